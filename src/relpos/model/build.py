@@ -13,7 +13,7 @@ from relpos.model.conv import Conv
 from relpos.model.encoder import Encoder, encoder_of
 from relpos.model.heads import Classifier, ClassifierKind, MaskedLM, ReplacedTokens
 from relpos.model.initial import Distribution, describe, redraw
-from relpos.model.position.base import Position
+from relpos.model.position.base import Position, Scheme
 from relpos.model.shape import Shape
 
 WEIGHTS = Distribution(0.0, 0.02, gaussian=True)
@@ -51,13 +51,21 @@ def initialise(model: Network, seed: int) -> None:
 
     What a class from outside the package has drawn in another way is left as it is.
     """
-    schemes = set(encoder_of(model).position.modules())
+    encoder = encoder_of(model)
+    schemes = set(encoder.position.modules())
     for part in model.modules():
         if isinstance(part, nn.Linear | nn.Embedding) and part not in schemes:
             describe(part.weight, WEIGHTS)
         if isinstance(part, nn.Linear) and part not in schemes and part.bias is not None:
             nn.init.zeros_(part.bias)
     redraw(model.named_parameters(), seed)
+    attention: Any = encoder.layers[0].attention
+    widths = attention.widths
+    parts = attention.project.weight.detach().split(list(widths.values())) if widths else ()
+    maps = dict(zip(widths, parts, strict=True))
+    for scheme in encoder.position.modules():
+        if isinstance(scheme, Scheme):
+            scheme.begin(maps.get("q"), maps.get("k"))
 
 
 def build(

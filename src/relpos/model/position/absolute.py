@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+from math import pi, sqrt
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from relpos.errors import RelposError
 from relpos.model.initial import normal_
 from relpos.model.position.base import Scheme
 from relpos.model.shape import Shape
-from relpos.ranges import Positive, checked
+from relpos.ranges import NotNegative, Positive, checked
+
+LONGEST = 60
+"""Tokens in which the longest wave of a start at the neighbours comes round; the shortest has 2."""
 
 
 class Absolute(Scheme):
     """x_i = word_i + type_i + P[i], a learned row for each of the `max_positions` positions, N(0,
     std²); words have 0.02.
 
+    With `neighbours` = a > 0 training begins with heads that look at their neighbours. P has waves
+    of the root mean square `std`, each head all lengths from 2 to 60 tokens in its own channels; in
+    the first layer W_q = a I, and W_k = a R turns the waves of a head by its offset: −1, +1, −2, +2,
+    … in the order of the heads. So q_i·k_j is greatest at j = i + offset as far as positions go.
+    After Trockman & Kolter 2023, in whose start W_q and W_k are alike.
+
     Parameters: n·E
 
     Differs from the original: not truncated normal, as in Chang et al.'s code. The table has the
     width of the embedding, so that a factorised model pays max_positions × embedding parameters.
+
+    Raises:
+        RelposError: with `neighbours`, rows that are not as wide as the first layer, or heads of an
+            odd width; later, a convolution that makes the queries or keys itself.
 
     Example:
         >>> absolute = Absolute(Shape.example())
@@ -32,10 +48,41 @@ class Absolute(Scheme):
     asks = "positions"
 
     @checked
-    def __init__(self, shape: Shape, std: Positive = 0.02) -> None:
+    def __init__(self, shape: Shape, std: Positive = 0.02, neighbours: NotNegative = 0.0) -> None:
         super().__init__(shape)
-        self.max_length = shape.max_positions
+        if neighbours and (shape.embedding != shape.hidden or shape.head_dim % 2):
+            raise RelposError(
+                f"position.neighbours={neighbours}: needs size.embedding = size.hidden and heads of "
+                f"an even width, not {shape.embedding}, {shape.hidden} and {shape.head_dim}"
+            )
+        self.max_length, self.std, self.neighbours = shape.max_positions, std, neighbours
         self.table = normal_(nn.Parameter(torch.empty(shape.max_positions, shape.embedding)), std)
+
+    @torch.no_grad()
+    def begin(self, query: Tensor | None, key: Tensor | None) -> None:
+        if not self.neighbours:
+            return
+        if query is None or key is None:
+            raise RelposError(
+                f"position.neighbours={self.neighbours}: the first layer has no maps of queries "
+                f"and keys; take another conv, or neighbours=0"
+            )
+        width, head_dim = self.shape.hidden, self.shape.head_dim
+        # On the processor by name, as other initial values.
+        with torch.device("cpu"):
+            channel = torch.arange(width)
+            head, odd = channel // head_dim, channel % 2
+            place = channel % head_dim // 2 * (width // head_dim) + head
+            # (hidden,) the angle from one position to the next
+            wave = pi * (2 / LONGEST) ** ((place + 0.5) / (width // 2))
+            position = torch.arange(self.shape.max_positions)[:, None]
+            waves = torch.sin(position * wave + odd * (pi / 2))
+            turn = ((head // 2 + 1) * (2 * (head % 2) - 1) * wave)[:, None]
+            same, other = torch.eye(width), torch.eye(width)[channel ^ 1] * (2 * odd - 1)[:, None]
+            turned = torch.cos(turn) * same + torch.sin(turn) * other
+        self.table.copy_(sqrt(2) * self.std * waves)
+        query.copy_(self.neighbours * same[: len(query)])
+        key.copy_(self.neighbours * turned[: len(key)])
 
     def embed(self, n: int) -> Float[Tensor, "{n} embedding"]:
         return self.table[self.positions(n, self.table.device)]

@@ -242,6 +242,11 @@ class Scheme(nn.Module):
         """1 − n … n − 1: how far tokens are apart. `Randomized` puts others in their place."""
         return torch.arange(1 - n, n, device=device)
 
+    def begin(self, query: Tensor | None, key: Tensor | None) -> None:
+        """Called once when initial weights have been drawn, with the first layer's maps (heads ·
+        head_dim, hidden) of queries and keys, for a start that belongs to both; None where it has
+        no such map."""
+
     def begin_step(self, step: int) -> None:
         """Called by training before the first forward pass of each update; `step` counts from 0.
         What it keeps must be buffers."""
