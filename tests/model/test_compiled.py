@@ -18,7 +18,7 @@ from relpos.model.attention import LayerCall
 from relpos.model.dropout import Draw, seed_dropout
 from relpos.model.heads import MaskedLM
 from relpos.model.kernels import compiled, fused, layer_cpu, library, proof, sweeps, sweeps_cpu
-from relpos.model.loss import tied_cross_entropy
+from relpos.model.loss import IGNORED, tied_cross_entropy
 from relpos.model.position import DualTriangle, Terms
 from relpos.model.shape import Shape
 from relpos.model.tokens import Tokens
@@ -369,6 +369,21 @@ def test_a_watched_scheme_receives_the_queries_and_keys_themselves(layers: list[
         torch.testing.assert_close((call.q, call.k), (exact.q, exact.k))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_pass_without_a_masked_token_has_gradients_of_zero(
+    dtype: torch.dtype, layers: list[bool]
+) -> None:
+    model = model_of("composite").float().train()
+    ids = random_ids(model.encoder, 3, 9)
+    seed_dropout(model, 5)
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype is torch.bfloat16):
+        loss, number, _ = model.loss_sum(ids, torch.full_like(ids, IGNORED))
+    loss.backward()
+    assert layers == [True, True]
+    assert (float(loss.detach()), int(number)) == (0, 0)
+    assert not any(p.grad.any() for p in model.parameters() if p.grad is not None)
+
+
 def layer_gradients(threads: int) -> list[Tensor | None]:
     before, n = torch.get_num_threads(), 37
     torch.set_num_threads(threads)
@@ -404,7 +419,9 @@ def test_schemes_that_it_does_not_know_have_the_layer_of_many_steps(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("transposed", [*product((False, True), (False, True))])
-@pytest.mark.parametrize("sizes", [(5, 7, 3), (100, 530, 64), (97, 48, 201), (1, 16, 8)], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [(5, 7, 3), (100, 530, 64), (97, 48, 201), (1, 16, 8), (7, 40, 0)], ids=str
+)
 def test_products_add_a_bias_and_a_matrix(
     sizes: tuple[int, int, int], transposed: tuple[bool, bool], dtype: torch.dtype
 ) -> None:

@@ -356,7 +356,7 @@ def _computed(layer: Any, x: Tensor, call: Any, terms: Terms) -> Tensor:
     attention.ran = compiled.__name__.rpartition(".")[2]
     flat = x.to(dtype).flatten(0, -2).contiguous()
     y: Tensor = _Layer.apply(plan, flat, *given)
-    return y.view(*plan.shape, -1)
+    return y.view(*plan.shape, x.shape[-1])
 
 
 def _rows(kept: Tokens, held: Tokens) -> Tensor | None:

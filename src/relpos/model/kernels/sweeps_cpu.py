@@ -146,7 +146,9 @@ def product(
     `narrow`, in float32."""
     depth, rows = a.shape if transposed[0] else a.shape[::-1]
     columns = b.shape[0 if transposed[1] else 1]
-    out = a.new_empty(rows, columns, dtype=a.dtype if narrow else torch.float32)
+    # A sum over no rows, as in a pass without masked tokens, is written by no kernel.
+    allocate = a.new_empty if depth else a.new_zeros
+    out = allocate(rows, columns, dtype=a.dtype if narrow else torch.float32)
     call = _ProductCall(rows, columns, depth, pointer(a), pointer(b), a.stride(0), b.stride(0))
     call.a_transposed, call.b_transposed = transposed
     call.bias, call.beside, call.out = map(pointer, (bias, beside, out))
