@@ -58,7 +58,6 @@ class Absolute(Scheme):
         self.max_length, self.std, self.neighbours = shape.max_positions, std, neighbours
         self.table = normal_(nn.Parameter(torch.empty(shape.max_positions, shape.embedding)), std)
 
-    @torch.no_grad()
     def begin(self, query: Tensor | None, key: Tensor | None) -> None:
         if not self.neighbours:
             return
@@ -67,25 +66,33 @@ class Absolute(Scheme):
                 f"position.neighbours={self.neighbours}: the first layer has no maps of queries "
                 f"and keys; take another conv, or neighbours=0"
             )
-        width, head_dim = self.shape.hidden, self.shape.head_dim
-        # On the processor by name, as other initial values.
-        with torch.device("cpu"):
-            channel = torch.arange(width)
-            head, odd = channel // head_dim, channel % 2
-            place = channel % head_dim // 2 * (width // head_dim) + head
-            # (hidden,) the angle from one position to the next
-            wave = pi * (2 / LONGEST) ** ((place + 0.5) / (width // 2))
-            position = torch.arange(self.shape.max_positions)[:, None]
-            waves = torch.sin(position * wave + odd * (pi / 2))
-            turn = ((head // 2 + 1) * (2 * (head % 2) - 1) * wave)[:, None]
-            same, other = torch.eye(width), torch.eye(width)[channel ^ 1] * (2 * odd - 1)[:, None]
-            turned = torch.cos(turn) * same + torch.sin(turn) * other
-        self.table.copy_(sqrt(2) * self.std * waves)
-        query.copy_(self.neighbours * same[: len(query)])
-        key.copy_(self.neighbours * turned[: len(key)])
+        neighbours(self.table, query, key, self.shape.head_dim, self.std, self.neighbours)
 
     def embed(self, n: int) -> Float[Tensor, "{n} embedding"]:
         return self.table[self.positions(n, self.table.device)]
 
     def count(self, shape: Shape) -> int:
         return shape.max_positions * shape.embedding
+
+
+@torch.no_grad()
+def neighbours(
+    table: Tensor, query: Tensor, key: Tensor, head_dim: int, std: float = 0.05, strength: float = 2
+) -> None:
+    """Starts a table of positions (n, d) and the weights (heads · head_dim, d) of a first layer's
+    queries and keys as `Absolute` does with `neighbours`; of any network whose layers read the
+    table's rows, such as transformers' BERT."""
+    width = table.shape[1]
+    # On the processor by name, as other initial values.
+    with torch.device("cpu"):
+        channel, position = torch.arange(width), torch.arange(len(table))[:, None]
+        head, odd = channel // head_dim, channel % 2
+        place = channel % head_dim // 2 * (width // head_dim) + head
+        # (width,) the angle from one position to the next
+        wave = pi * (2 / LONGEST) ** ((place + 0.5) / (width // 2))
+        turn = ((head // 2 + 1) * (2 * (head % 2) - 1) * wave)[:, None]
+        same, other = torch.eye(width), torch.eye(width)[channel ^ 1] * (2 * odd - 1)[:, None]
+        turned = torch.cos(turn) * same + torch.sin(turn) * other
+        table.copy_(sqrt(2) * std * torch.sin(position * wave + odd * (pi / 2)))
+    query.copy_(strength * same[: len(query)])
+    key.copy_(strength * turned[: len(key)])
