@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -32,6 +33,10 @@ once, when they are loaded."""
 ASKED = "RELPOS_THREADS_ASKED"
 """Environment variable of workers whose threads the user has set: a run that goes on then takes
 them, not those of its record."""
+
+GPUS = Path("/proc/driver/nvidia/gpus")
+"""Where NVIDIA's driver lists the GPUs."""
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 SAFE_PATH = "PYTHONSAFEPATH"
 """Environment variable of Python: the working directory is no place of modules."""
@@ -158,6 +163,15 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def gpus() -> list[str]:
+    """Names of the GPUs that CUDA_VISIBLE_DEVICES allows, of all if it is not set; without loading
+    torch."""
+    names = os.environ.get(VISIBLE)
+    if names is not None:
+        return [name for name in names.split(",") if name.strip() not in ("", "-1")]
+    return [str(number) for number, _ in enumerate(GPUS.glob("*"))]
 
 
 def set_threads(threads: int | None) -> int:

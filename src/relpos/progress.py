@@ -25,6 +25,8 @@ Item = TypeVar("Item")
 
 SECONDS = 30.0
 """Between two lines about work under way, where stderr is no terminal."""
+WIDE = 200
+"""Characters of a line where there is no terminal with a width of its own."""
 
 
 def plain_console(**options: Any) -> Console:
@@ -40,6 +42,17 @@ def plain_console(**options: Any) -> Console:
                 yield segment
 
     return Spelling(**options)
+
+
+def console(stderr: bool = False) -> Console:
+    """The console for tables: as wide as the terminal or, without one, wide enough for the names of
+    runs."""
+    stream, width = sys.stdout, None
+    if stderr:
+        stream = sys.stderr
+    if not stream.isatty():
+        width = WIDE
+    return plain_console(stderr=stderr, highlight=False, width=width)
 
 
 def display(*columns: str | ProgressColumn) -> Progress:

@@ -13,7 +13,8 @@ from pretend import bare
 from relpos.cli import main
 from relpos.commands import status
 from relpos.launch.jobs import Job, Standing
-from relpos.launch.progress import Picture, console
+from relpos.launch.progress import Picture
+from relpos.progress import console
 from relpos.runs.run import Run
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, runs_of
@@ -100,7 +101,7 @@ def test_without_a_terminal_a_long_line_is_one_line(
     first.update(state="failed", error="a reason of " + "many words " * 12, starts=[{}] * 9)
     console().print(Picture(looked(runs), "small").whole())
     assert any(
-        line.startswith("failed: ") and line.rstrip().endswith("words")
+        line.startswith("pretrain ") and line.rstrip().endswith("words")
         for line in capsys.readouterr().out.splitlines()
     )
 

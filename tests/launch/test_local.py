@@ -1,6 +1,5 @@
 """Workers on this machine: what a crash is, what cannot be written down, who sees which GPU."""
 
-import json
 import os
 import subprocess
 import sys
@@ -95,16 +94,16 @@ def test_what_loggers_are_told_is_in_no_file_of_a_job(
     ]
     Job(runs).write(tmp_path / "job.json")
     assert "secret" not in (tmp_path / "job.json").read_text()
-    loggers = json.loads(os.environ[LOGGERS])
-    read: Any = Job.read(tmp_path / "job.json", loggers).runs
+    read: Any = Job.read(tmp_path / "job.json", is_worker=True).runs
     assert [run.config.logger for run in read] == told
     assert [run.identity for run in Job.read(tmp_path / "job.json").runs] == [
         run.identity for run in runs
     ]
+    monkeypatch.delenv(LOGGERS)
     with pytest.raises(
         RelposError, match=f"{LOGGERS} in the environment does not say how its runs are logged"
     ):
-        Job.read(tmp_path / "job.json", [])
+        Job.read(tmp_path / "job.json", is_worker=True)
 
 
 def test_runs_that_crash_their_workers_do_not_end_the_launch(tmp_path: Path) -> None:
@@ -212,12 +211,13 @@ def test_the_local_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("RELPOS_DATA", str(tmp_path / "nothing"))
     rows = runs_of(plan_table(load(str(write_experiment(tmp_path)))))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    assert Local(workers=3).places(rows) == [None] * 3
-    assert Local(workers=9).places(rows[:2]) == [None] * 2  # no more than runs
+    assert Local(workers=3).places(rows) == [{}] * 3
+    assert Local(workers=9).places(rows[:2]) == [{}] * 2  # no more than runs
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    assert Local().places(rows) == ["3", "5"]
-    assert Local(runs_per_device=2).places(rows) == ["3", "5", "3", "5"]
+    first, second, both = ({"CUDA_VISIBLE_DEVICES": names} for names in ("3", "5", "3,5"))
+    assert Local().places(rows) == [first, second]
+    assert Local(runs_per_device=2).places(rows) == [first, second] * 2
     two = runs_of(
         plan_table(load(str(write_experiment(tmp_path))), overrides=["pretrain.speed.devices=2"])
     )
-    assert Local().places(two) == ["3,5"]
+    assert Local().places(two) == [both]

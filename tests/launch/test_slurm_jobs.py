@@ -180,5 +180,5 @@ def test_a_task_goes_back_into_the_queue_before_its_limit(
     monkeypatch.setenv("SLURM_JOB_ID", "77")
     (cluster / "calls").touch()
     with interruptible():
-        assert worker.slurm_task(Job([of_seed(0)])) == 128 + number
+        assert worker.main(Job([of_seed(0)]), is_slurm=True) == 128 + number
     assert calls(cluster) == requeued

@@ -11,6 +11,7 @@ from relpos.runs import cost
 from relpos.runs.cost import Estimate, costs
 from relpos.runs.plan import plan
 from relpos.runs.run import Run, runs_root
+from relpos.runs.shelf import LOGGED
 
 HERE = {"processor": "one", "cores": 2}
 SECONDS = 1_500  # of the finished runs below, a step each
@@ -94,17 +95,18 @@ def test_what_is_left_of_runs_under_way_is_at_their_own_speed_and_that_of_others
 ):
     runs = [pretraining(f"seed={seed}") for seed in range(3)]
     told = Estimate()
-    assert told.left(runs, {}) == ""
-    begun = {"starts": [{"threads": 1}], "hardware": {"processor": "a node"}}
-    at_work = {run.identity: (begun, {"step": 500, "steps_per_second": 10.0}) for run in runs[:2]}
+    assert told.left(runs, []) == ""
+    for run in runs[:2]:
+        run.update(starts=[{"threads": 1}], hardware={"processor": "a node"})
+        (run.path / LOGGED).write_text('{"step": 500, "steps_per_second": 10.0}\n')
     # 100 s each of two, 150 s of the third, by two workers
-    assert told.left(runs, at_work) == "about 2:55 left"
-    assert told.left(runs[1:], {runs[1].identity: at_work[runs[1].identity]}) == "about 2:05 left"
+    assert told.left(runs, runs[:2]) == "about 2:55 left"
+    assert told.left(runs[1:], runs[1:2]) == "about 2:05 left"
 
 
 def test_a_run_that_has_finished_meanwhile_counts() -> None:
     told = Estimate()
-    assert told.left([pretraining()], {}) == ""
+    assert told.left([pretraining()], []) == ""
     told.add(record(pretraining("seed=1")))
-    assert told.left([pretraining()], {}) == "about 25:00 left"
+    assert told.left([pretraining()], []) == "about 25:00 left"
     assert not runs_root().exists()

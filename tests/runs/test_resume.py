@@ -20,6 +20,7 @@ from relpos.config.compose import compose
 from relpos.config.schema import Speed
 from relpos.errors import RelposError
 from relpos.launch.engine import Local
+from relpos.launch.jobs import Job, Standing
 from relpos.process import ASKED
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
@@ -391,7 +392,11 @@ def test_a_full_disk_keeps_the_checkpoint_before(toy_runs: Path, python: str) ->
 
 @pytest.mark.parametrize(("asked", "threads"), [(None, 2), (1, 1)], ids=["unasked", "asked"])
 def test_a_worker_goes_on_with_the_threads_of_the_record_unless_others_are_asked_for(
-    toy_runs: Path, monkeypatch: pytest.MonkeyPatch, asked: int | None, threads: int
+    toy_runs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: int | None,
+    threads: int,
 ) -> None:
     run = plan(compose("pretrain", ["steps=2", "batch=4", "evaluations=1"]))
     with monkeypatch.context() as patch:
@@ -400,7 +405,9 @@ def test_a_worker_goes_on_with_the_threads_of_the_record_unless_others_are_asked
             execute(replace(run, config=replace(run.config, speed=Speed(threads=2))))
     # A worker of `engine.threads=1` in this process: one that is forked could not compute with two
     # threads.
-    [environment] = Local(workers=1, threads=asked).environments([None])
+    monkeypatch.setattr("relpos.launch.engine.started", lambda *_, **__: None)
+    engine, standing = Local(workers=1, threads=asked), Standing(Job([run]))
+    [environment] = engine.start(standing, tmp_path).environments
     for name in environment.keys() & {ASKED}:
         monkeypatch.setenv(name, environment[name])
     torch.set_num_threads(1)

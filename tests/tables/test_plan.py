@@ -122,7 +122,7 @@ def test_inputs_come_before_what_needs_them_and_each_run_once() -> None:
 def test_a_job_survives_its_file(tmp_path: Path) -> None:
     runs = runs_of(plan_table(load("demo"), ["none", "fixed"]))
     Job(runs, 2, {runs[0].identity: 1}).write(tmp_path / "job.json")
-    read = Job.read(tmp_path / "job.json", [])
+    read = Job.read(tmp_path / "job.json", is_worker=True)
     assert (read.retries, read.starts) == (2, {runs[0].identity: 1})
     assert [(run.identity, run.path) for run in read.runs] == [
         (run.identity, run.path) for run in runs

@@ -130,7 +130,8 @@ def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run]) -> 
     from rich.text import Text
 
     from relpos.launch.jobs import Job, Standing
-    from relpos.launch.progress import Picture, console
+    from relpos.launch.progress import Picture
+    from relpos.progress import console
     from relpos.stages.stage import refuse_absent
 
     screen = console()

@@ -20,12 +20,13 @@ from rich.filesize import decimal
 from rich.live import Live
 
 from relpos.errors import RelposError, nearest, plural, printable, say
-from relpos.launch.jobs import PLAN, Job, Standing, seen
-from relpos.launch.progress import Picture, console
+from relpos.launch.jobs import PLAN, Job, Standing
+from relpos.launch.progress import Picture
 from relpos.places import text_place
+from relpos.progress import console
 from relpos.ranges import Names, Positive
 from relpos.readers import read_yaml
-from relpos.runs.lock import is_locked, locked
+from relpos.runs.lock import is_locked, locked, seen
 from relpos.runs.run import closure, read_record, runs_root
 from relpos.runs.shelf import final, made_from, newest, run_folders, run_of, scores
 from relpos.runs.table_file import FILE, runs_by_row, table_folder

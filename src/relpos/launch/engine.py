@@ -22,11 +22,19 @@ from typing import Protocol
 
 from relpos.errors import RelposError, plural, say
 from relpos.files import HOUR, LOCK, opened, remove_left
-from relpos.launch.jobs import PLAN, Job, Standing, pause_after
+from relpos.launch.jobs import JOB, PLAN, Job, Standing, pause_after
 from relpos.launch.progress import displayed
-from relpos.process import cores, end_all, exit_status, interruptible, started, thread_variables
+from relpos.process import (
+    VISIBLE,
+    cores,
+    end_all,
+    exit_status,
+    gpus,
+    interruptible,
+    started,
+    thread_variables,
+)
 from relpos.ranges import Count, Threads
-from relpos.runs.cost import GPUS
 from relpos.runs.distributed import place, shape
 from relpos.runs.execute import execute
 from relpos.runs.lock import is_locked, locked
@@ -63,7 +71,7 @@ class Engine(Protocol):
 
         Args:
             standing: the job and how its runs stand.
-            folder: of this launch, for job files and workers' logs.
+            folder: of this launch, with the job's file, and for workers' logs.
 
         Returns:
             The workers to wait for; None where there is nothing to wait for.
@@ -115,47 +123,30 @@ class Local(Engine):
 
     def start(self, standing: Standing, folder: Path) -> LocalWorkers:
         """Starts one worker for each of `places`."""
-        environments = self.environments(self.places(standing.open()))
-        standing.job.write(folder / "job.json")
-        return LocalWorkers(standing, folder, environments)
-
-    def environments(self, places: list[str | None]) -> list[dict[str, str]]:
-        """The variables of each worker: those of this process, its threads and its GPUs."""
-        threads = self.threads or max(1, cores() // max(1, len(places)))
+        places = self.places(standing.open())
+        threads = self.threads or max(1, cores() // len(places))
         variables = os.environ | thread_variables(threads, asked=self.threads is not None)
-        environments = []
-        for gpus in places:
-            visible = {} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus}
-            environments.append(variables | visible)
-        return environments
+        return LocalWorkers(standing, folder, [variables | visible for visible in places])
 
-    def places(self, pending: list[Run]) -> list[str | None]:
-        """One entry per worker, at most one per run: the GPUs that it sees, as many as a run takes;
-        None: it works on the CPU.
+    def places(self, pending: list[Run]) -> list[dict[str, str]]:
+        """The variables of each worker, at most one per run, that say which GPUs it sees: as many
+        as a run takes; none where it works on the CPU.
 
         Raises:
             RelposError: there are fewer GPUs than a run takes.
         """
-        speeds = [run.config.speed for run in pending if run.config.speed]
-        gpus, size = _gpus(), max((shape(run)[1] for run in pending), default=1)
-        if not gpus or all(speed.accelerator == "cpu" for speed in speeds):
-            return [None] * min(len(pending), self.workers or max(1, cores() // size))
-        # The last GPUs may be too few for a run and stay idle.
-        shares = [",".join(gpus[i : i + size]) for i in range(0, len(gpus) - size + 1, size)]
+        names, size = gpus(), max(shape(run)[1] for run in pending)
+        shares, workers = [dict[str, str]()], max(1, cores() // size)
+        speeds = [run.config.speed for run in pending]
+        if names and any(speed and speed.accelerator != "cpu" for speed in speeds):
+            # The last GPUs may be too few for a run and stay idle.
+            firsts = range(0, len(names) - size + 1, size)
+            shares = [{VISIBLE: ",".join(names[first : first + size])} for first in firsts]
+            workers = len(shares) * self.runs_per_device
         if not shares:
-            raise RelposError(f"speed.devices={size}: engine=local has {plural(len(gpus), 'GPU')}")
+            raise RelposError(f"speed.devices={size}: engine=local has {plural(len(names), 'GPU')}")
         # Round by round, so that few workers spread over all GPUs; with more they share them.
-        workers = self.workers or len(shares) * self.runs_per_device
-        return [*islice(cycle(shares), min(len(pending), workers))]
-
-
-def _gpus() -> list[str]:
-    """Names of the GPUs that CUDA_VISIBLE_DEVICES allows, of all if it is not set; without loading
-    torch."""
-    names = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if names is not None:
-        return [name for name in names.split(",") if name.strip() not in ("", "-1")]
-    return [str(number) for number, _ in enumerate(GPUS.glob("*"))]
+        return [*islice(cycle(shares), min(len(pending), self.workers or workers))]
 
 
 class LocalWorkers:
@@ -184,7 +175,7 @@ class LocalWorkers:
         with opened(self.logs[number], "ab") as log:
             return started(
                 "relpos.launch.worker",
-                str(self.folder / "job.json"),
+                str(self.folder / JOB),
                 environment=self.environments[number],
                 stdout=log,
                 stderr=log,
@@ -199,7 +190,7 @@ class LocalWorkers:
         """
         codes = [process.poll() for process in self.processes]
         ended = [number for number, code in enumerate(codes) if code not in (None, 0)]
-        if not ended and any(code is None for code in codes):
+        if not ended and None in codes:
             return
         # all workers ended normally, but the folder of a finished run was deleted
         if not ended and self.standing.open():
@@ -207,8 +198,9 @@ class LocalWorkers:
         # Read after the exit codes, so that the records are the workers' last ones.
         starts = self.standing.starts
         for number in ended:
-            self.fruitless = self.fruitless + 1 if starts == self.began[number] else 0
-            self.began[number] = starts
+            self.fruitless += 1
+            if starts != self.began[number]:
+                self.fruitless, self.began[number] = 0, starts
             if self.fruitless >= FRUITLESS:
                 raise RelposError(
                     f"workers end with {exit_status(codes[number])}: see {self.logs[number]}"
@@ -254,20 +246,19 @@ def run_all(
         return []
     job.write(folder / PLAN)
     remove_left(folder, HOUR)
-    for folder_of_launch in folder.glob("launch-*"):
-        if _is_left(folder_of_launch):
-            shutil.rmtree(folder_of_launch, ignore_errors=True)
+    for left in filter(_is_left, folder.glob("launch-*")):
+        shutil.rmtree(left, ignore_errors=True)
     # A folder of this launcher, because several may work on one table.
     launch = Path(tempfile.mkdtemp(prefix="launch-", dir=folder))
-    failed: list[Run] = []
+    job.write(launch / JOB)
     with locked(launch), interruptible():
         if workers := engine.start(standing, launch):
             try:
                 _watch(standing, folder.name, workers, settled)
             finally:
                 workers.shutdown()
-            failed = standing.those("failed")
-        if not failed:
+        standing.open()
+        if not (failed := standing.those("failed")):
             shutil.rmtree(launch, ignore_errors=True)
     return failed
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,14 @@ from relpos.errors import RelposError
 from relpos.files import write_text
 from relpos.readers import read_json
 from relpos.runs.cost import costs
-from relpos.runs.lock import is_locked
+from relpos.runs.lock import seen
 from relpos.runs.retries import Retries
 from relpos.runs.run import Description, Run, closure
 
 PAUSE, LONGEST = 0.3, 10.0
 """Seconds of the shortest and of the longest `pause_after`."""
+JOB = "job.json"
+"""File in a launch's folder with its job."""
 PLAN = "plan.json"
 """File beside a table with the job of its newest launch."""
 LOGGERS = "RELPOS_LOGGERS"
@@ -41,8 +43,8 @@ class Job:
     Args:
         runs: inputs before the runs that need them.
         retries: how often a run that fails is tried again.
-        starts: identity → number of starts in the run's record before this launch, if there were
-            any.
+        starts: identity → number of starts in the run's record before this launch; retries count
+            from there.
         operations: identity → what a run needs that was not finished then, so that whoever watches
             need not count, which takes torch.
     """
@@ -57,9 +59,8 @@ class Job:
         """The job of a launch that begins now: failures before it do not count."""
         job = cls(runs, retries)
         for run in runs:
-            record = {} if run.is_given else run.record
-            if count := len(record.get("starts", [])):  # retries count from this launch on
-                job.starts[run.identity] = count
+            record = run.record
+            job.starts[run.identity] = len(record.get("starts", []))
             if record.get("state") != "finished":
                 job.operations[run.identity] = costs(run)["flops"]
         return job
@@ -86,24 +87,27 @@ class Job:
         write_text(path, json.dumps(vars(self) | {"runs": flat}))
 
     @classmethod
-    def read(cls, path: Path, loggers: Sequence[Any] | None = None) -> Job:
+    def read(cls, path: Path, is_worker: bool = False) -> Job:
         """The inverse of `write`.
 
         Args:
             path: of the file.
-            loggers: the content of `LOGGERS`; None: the reader executes no run.
+            is_worker: whether the reader executes the runs, and so needs `LOGGERS`.
         """
         content: _Written = read_json(path, _Written)
+        loggers = json.loads(os.environ.get(LOGGERS, "[]"))
         described: dict[str, Run] = {}
         runs = []
         try:
             for identity, description, inputs, is_of_job in content.runs:
                 config = description.config
-                if loggers is not None and isinstance(number := config.get("logger"), int):
+                if is_worker and isinstance(number := config.get("logger"), int):
                     config["logger"] = loggers[number]
                 needed = {name: described[of_input] for name, of_input in inputs.items()}
                 observed = description.observed(identity, needed)
-                described[identity] = observed if loggers is None else observed.planned()
+                described[identity] = observed
+                if is_worker:
+                    described[identity] = observed.planned()
                 if is_of_job:
                     runs.append(described[identity])
         except KeyError as error:
@@ -145,8 +149,7 @@ class Standing:
     @property
     def starts(self) -> int:
         """The number of starts in all records."""
-        runs = [run for run in self.job.runs if not run.is_given]
-        return sum(len(run.record.get("starts", [])) for run in runs)
+        return sum(len(run.record.get("starts", [])) for run in self.job.runs)
 
     def those(self, state: str) -> list[Run]:
         """The runs in this state, as they were last read."""
@@ -160,13 +163,12 @@ class Standing:
             for needed in run.inputs.values()
         )
 
-    def walk(self) -> Iterator[tuple[Run, str]]:
-        """The runs that are neither settled nor hopeless, with their states; each record is read
-        when its turn comes."""
+    def walk(self) -> Iterator[Run]:
+        """The runs that are neither settled nor hopeless; the record of each is read when its turn
+        comes."""
         # A copy: settled runs are taken out.
         for run in list(self.unsettled.values()):
-            # A network that the user named has no record to wait for.
-            record = {"state": "finished"} if run.is_given else run.record
+            record = run.record
             state = self.states[run.identity] = str(record.get("state", "missing"))
             if is_over := state == "failed" and self.job.retries_of(run).are_used_up(record):
                 self.hopeless.add(run.identity)
@@ -175,16 +177,16 @@ class Standing:
             elif any(needed.identity in self.hopeless for needed in run.inputs.values()):
                 self.give_up(run, WAITING)
             else:
-                yield run, state
+                yield run
 
     def open(self) -> list[Run]:
         """All runs that `walk` yields."""
-        return [run for run, _ in self.walk()]
+        return [*self.walk()]
 
     def look(self) -> None:
         """Reads the states of all runs, as they are `seen`."""
-        for run, state in self.walk():
-            self.states[run.identity] = seen(state, run.path)
+        for run in self.walk():
+            self.states[run.identity] = seen(self.states[run.identity], run.path)
 
     def give_up(self, run: Run, state: str) -> None:
         """Leaves out a run that will not be executed; nothing then waits for it or for runs that
@@ -201,12 +203,3 @@ def pause_after(seconds: float) -> float:
     So reading takes at most a sixth of the time, unless the disk is very slow.
     """
     return max(PAUSE, min(LONGEST, 5 * seconds))
-
-
-def seen(state: str, folder: Path) -> str:
-    """The state of a run for its observers: a run that is `running` in its record is interrupted if
-    no process holds its lock."""
-    # A killed process loses its lock, but cannot write its end into the record.
-    if state == "running" and not is_locked(folder):
-        return "interrupted"
-    return state

@@ -3,42 +3,27 @@ runs' folders, not from workers."""
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from relpos.errors import plural
-from relpos.launch.jobs import WAITING, Standing
-from relpos.progress import plain_console
+from relpos.launch.jobs import Standing
+from relpos.progress import SECONDS, console
 from relpos.runs.cost import Estimate, clock, hardware, left_of
 from relpos.runs.retries import failures
 from relpos.runs.run import Run
 from relpos.runs.shelf import LOG, final, newest, scores
 
-SECONDS = 60.0
-"""Seconds between two reports of the runs under way, where stderr is not a terminal."""
-WORDS = "row", "under way", "where"
-"""The columns that hold no numbers."""
-STATES = ("finished", "running", "interrupted", "failed", WAITING, "missing")
 MOST_FAILED = 20
 """The most failed runs that are named, so that they fit on a screen."""
-WIDE = 200
-"""Characters of a line where there is no terminal with a width of its own."""
-
-
-def console(stderr: bool = False) -> Console:
-    """The console for pictures: as wide as the terminal or, without one, wide enough for the names
-    of runs."""
-    stream = sys.stderr if stderr else sys.stdout
-    return plain_console(stderr=stderr, highlight=False, width=None if stream.isatty() else WIDE)
 
 
 class Picture:
@@ -55,7 +40,7 @@ class Picture:
         self.estimate = Estimate(standing.job.operations)
         self.reported = len(standing.settled)
         machine = hardware()
-        for record in (run.record for run in standing.settled if not run.is_given):
+        for record in (run.record for run in standing.settled):
             # runs that finish later count whatever machine made them
             if record.get("hardware") == machine:
                 self.estimate.add(record)
@@ -71,27 +56,21 @@ class Picture:
     def left(self) -> str:
         """The time that the table still takes, as `; about 2:05 left`; empty if it is unknown, and
         at the end."""
-        at_work = {
-            run.identity: (run.record, newest(run.path)) for run in self.standing.those("running")
-        }
+        at_work = self.standing.those("running")
         remaining = self.estimate.left(self.standing.unsettled.values(), at_work)
-        return f"; {remaining}" if remaining else ""
+        return remaining and f"; {remaining}"
 
     def whole(self) -> RenderableType:
         """The whole picture."""
         counts = Counter(self.standing.states.values())
-        head = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
-        runs = plural(len(self.standing.job.runs), "run")
-        parts: list[RenderableType] = [
-            Text(f"{self.name}: {runs}: {head}{self.left()}", style="bold"),
-            self._rows(),
-        ]
+        head = ", ".join(f"{count:,} {state}" for state, count in counts.items())
+        runs = self.standing.job.runs
+        title = f"{self.name}: {plural(len(runs), 'run')}: {head}{self.left()}"
+        parts: list[RenderableType] = [Text(title, style="bold"), self._rows()]
         if self.standing.those("running"):
             parts.append(self.under_way())
         for run in self.standing.those("failed")[:MOST_FAILED]:
-            parts.append(
-                Text(f"failed: {run.stage} {run.name}: {run.record.get('error')}", style="red")
-            )
+            parts.append(Text(ending(run), style="red"))
         return Group(*parts)
 
     def _rows(self) -> Table:
@@ -101,7 +80,7 @@ class Picture:
             states = rows.setdefault(run.config.row or run.stage, ([], []))
             states[run.is_tuning].append(self.standing.states[run.identity])
         for row, states in rows.items():
-            failed = sum(of_stage.count("failed") for of_stage in states)
+            failed = [*states[0], *states[1]].count("failed")
             # As `Text`, because rich would take brackets in the name of a row for markup.
             table.add_row(Text(row), *map(_finished, states), str(failed or ""))
         return table
@@ -111,7 +90,7 @@ class Picture:
         table = _table("under way", "step", "steps/s", "loss", "left", "where")
         for run in self.standing.those("running"):
             line = newest(run.path)
-            step = rate = loss = left = place = ""
+            step = rate = loss = left = ""
             if line:
                 step = f"{line.get('step', 0):,}/{run.config.steps or '?'}"
             if "steps_per_second" in line:
@@ -122,21 +101,22 @@ class Picture:
             if (seconds := left_of(run, line)) is not None:
                 left = clock(seconds)
             start = (run.record.get("starts") or [{}])[-1]
-            if start.get("pid") != os.getpid():
-                place = f"{start.get('host', '')}:{start.get('pid', '')}"
+            place = f"{start.get('host', '')}:{start.get('pid', '')}"
             table.add_row(f"{run.stage} {run.name}", step, rate, loss, left, place)
         return table
 
 
 def _finished(states: Sequence[str]) -> str:
-    return f"{states.count('finished')}/{len(states)}" if states else ""
+    if not states:
+        return ""
+    return f"{states.count('finished')}/{len(states)}"
 
 
-def _table(*columns: str) -> Table:
-    """A table without lines; columns of numbers are aligned to the right."""
-    table = Table(box=None, padding=(0, 2, 0, 0))
+def _table(name: str, *columns: str) -> Table:
+    """A table without lines; all columns but that of names are aligned to the right."""
+    table = Table(name, box=None, padding=(0, 2, 0, 0))
     for column in columns:
-        table.add_column(column, justify="left" if column in WORDS else "right")
+        table.add_column(column, justify="right")
     return table
 
 
@@ -174,14 +154,13 @@ def displayed(standing: Standing, name: str) -> Iterator[Callable[[], list[Run]]
 def ending(run: Run) -> str:
     """One line about a settled run."""
     record = run.record
-    if not (state := record.get("state")):
+    if "state" not in record:
         return f"{run.stage} {run.name}: its folder {run.path} is gone"
-    if state == "failed":
+    if record["state"] == "failed":
         return f"{run.stage} {run.name} failed: {record['error']}"
-    numbers = scores(record) or {
-        key: value for key, value in final(record).items() if key == "perplexity"
-    }
-    figures = ", ".join(f"{key} {value:.4g}" for key, value in numbers.items())
-    tries = failures(record)
-    before = f", after {tries} that failed: see {run.path / LOG}" if tries else ""
+    numbers, before = final(record), ""
+    shown = [name for name in (*scores(record), "perplexity") if name in numbers]
+    figures = ", ".join(f"{name} {numbers[name]:.4g}" for name in shown)
+    if tries := failures(record):
+        before = f", after {tries} that failed: see {run.path / LOG}"
     return f"{run.stage} {run.name}  {figures}  ({record.get('seconds', 0):.0f} s){before}"

@@ -7,13 +7,12 @@ Besides, Slurm only has to answer whether the array is still in its queue.
 
 from __future__ import annotations
 
-import getpass
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,11 @@ from typing import Any
 from relpos.errors import RelposError, plural, say
 from relpos.files import write_text
 from relpos.launch.engine import SCRIPT, Engine
-from relpos.launch.jobs import Standing
+from relpos.launch.jobs import JOB, Standing
 from relpos.process import SAFE_PATH, thread_variables
 from relpos.ranges import Count, Natural, Threads
 from relpos.runs.distributed import shape
+from relpos.runs.run import Run
 
 PAUSE = 5.0
 """Seconds between two looks at the queue."""
@@ -75,26 +75,22 @@ class Slurm(Engine):
         Raises:
             RelposError: there is no Slurm here, or it refuses.
         """
-        if shutil.which("sbatch") is None:
-            raise RelposError("engine=slurm: there is no sbatch here")
-        runs = standing.open()
-        nodes, processes = map(max, zip(*map(shape, runs), strict=True))
-        standing.job.write(folder / "job.json")
-        tasks = min(self.array, len(runs))
-        write_text(folder / SCRIPT, self.script(nodes, processes, folder / "job.json", tasks))
+        write_text(folder / SCRIPT, self.script(standing.open(), folder))
         answer = _answer("sbatch", "--parsable", str(folder / SCRIPT))
         # the cluster's name may follow
         return SlurmArray(answer.strip().partition(";")[0], standing, folder)
 
-    def script(self, nodes: int, processes: int, job: Path, tasks: int) -> str:
-        """The batch script for an array of tasks, each with so many processes on each of its nodes.
+    def script(self, runs: list[Run], folder: Path) -> str:
+        """The batch script for an array of tasks, each with the nodes and processes of the widest
+        of these runs.
 
         The script becomes the worker, which starts the processes of a run on the task's nodes when
         it comes to that run.
         """
+        nodes, processes = map(max, zip(*map(shape, runs), strict=True))
         options = {
             "job-name": "relpos",
-            "array": f"0-{tasks - 1}",
+            "array": f"0-{min(self.array, len(runs)) - 1}",
             "nodes": nodes,
             "ntasks-per-node": processes,
             "cpus-per-task": self.threads or 1,
@@ -104,7 +100,7 @@ class Slurm(Engine):
             "account": self.account,
             "mem": self.memory,
             "signal": f"B:USR2@{self.signal}",
-            "output": job.parent / "worker-%a.log",
+            "output": folder / "worker-%a.log",
             "open-mode": "append",
             "requeue": True,
             **(self.more or {}),
@@ -115,12 +111,11 @@ class Slurm(Engine):
                 lines.append(f"#SBATCH --{name}")
             elif value is not None and value is not False:  # mem=0: all of it
                 lines.append(f"#SBATCH --{name}={shlex.quote(str(value))}")
-        variables = thread_variables(
-            (self.threads or 1) * processes, asked=self.threads is not None
-        )
-        for name, value in (variables | {SAFE_PATH: "1"}).items():
+        threads = (self.threads or 1) * processes
+        variables = thread_variables(threads, asked=self.threads is not None)
+        for name, value in {**variables, SAFE_PATH: "1"}.items():
             lines.append(f"export {name}={shlex.quote(value)}")
-        worker = sys.executable, "-m", "relpos.launch.worker", str(job), "--slurm"
+        worker = sys.executable, "-m", "relpos.launch.worker", str(folder / JOB), "--slurm"
         return "\n".join([*lines, *(self.setup or ()), f"exec {shlex.join(worker)}\n"])
 
 
@@ -153,22 +148,16 @@ class SlurmArray:
         self.next_look = time.monotonic() + PAUSE
         # The folders are read after the queue, so that the records are the tasks' last ones.
         if not self._is_queued() and (unsettled := self.standing.open()):
-            logs = self.folder / "worker-*.log"
             raise RelposError(
                 f"engine=slurm: the tasks of array {self.number} have ended, and "
                 f"{plural(len(unsettled), 'run')} are left: "
-                f"see {logs}; the same command submits another array"
+                f"see {self.folder}/worker-*.log; the same command submits another array"
             )
 
     def _is_queued(self) -> bool:
         """Whether a task waits or runs; True if Slurm does not answer."""
         try:
-            return (
-                self.number
-                in _answer(
-                    "squeue", "--noheader", "--format=%F", f"--user={getpass.getuser()}"
-                ).split()
-            )
+            return self.number in _answer("squeue", "--noheader", "--format=%F", "--me").split()
         except RelposError:  # a busy or restarting controller must not end a launch of days
             return True
 
@@ -198,8 +187,8 @@ class SlurmArray:
 
 
 def _cancel(*arguments: str) -> None:
-    """Calls scancel, whose failure for a task that has just ended does not matter."""
-    subprocess.run(["scancel", *arguments], capture_output=True, check=False)
+    with suppress(RelposError):  # a task that has just ended cannot be cancelled
+        _answer("scancel", *arguments)
 
 
 def _answer(*command: str) -> str:
@@ -219,5 +208,5 @@ def _answer(*command: str) -> str:
             command, capture_output=True, text=True, check=True, timeout=120, env=environment
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        message = str(getattr(error, "stderr", None) or "").strip() or str(error)
-        raise RelposError(f"engine=slurm: {command[0]}: {message.splitlines()[0]}") from error
+        message = str(getattr(error, "stderr", None) or error).strip().partition("\n")[0]
+        raise RelposError(f"engine=slurm: {command[0]}: {message}") from error

@@ -10,7 +10,6 @@ standard input.
 from __future__ import annotations
 
 import gc
-import json
 import os
 import signal
 import subprocess
@@ -20,11 +19,9 @@ import time
 import traceback
 from pathlib import Path
 
-import torch
-
 from relpos.errors import RelposError, one_line, say
-from relpos.launch.jobs import IMPOSSIBLE, LOGGERS, Job, Standing, pause_after
-from relpos.process import interrupt, omp_threads, on_stops, tether
+from relpos.launch.jobs import IMPOSSIBLE, Job, Standing, pause_after
+from relpos.process import interrupt, omp_threads, on_stops, set_threads, tether
 from relpos.runs.execute import execute
 from relpos.runs.lock import locked
 from relpos.runs.retries import failures
@@ -48,15 +45,14 @@ def work(job: Job, stop: threading.Event) -> None:
     standing = Standing(job)
     while not stop.is_set():
         began = time.monotonic()
-        for run, _ in standing.walk():
+        for run in standing.walk():
             if standing.is_ready(run) and _attempt(run, standing):
                 break  # an earlier run may have waited for it
         else:
             if not standing.unsettled:
                 break
             stop.wait(pause_after(time.monotonic() - began))
-    names = ", ".join(str(run.path) for run in standing.those(IMPOSSIBLE))
-    if names and not stop.is_set():
+    if names := ", ".join(f"{run.path}" for run in standing.those(IMPOSSIBLE)):
         raise RelposError(f"these runs can be {IMPOSSIBLE}: {names}")
 
 
@@ -94,50 +90,33 @@ def _reset() -> None:
     # Trainer and module refer to each other, so that weights and maps of the store would stay for
     # several runs.
     gc.collect()
-    if threads := omp_threads():
-        torch.set_num_threads(threads)
+    set_threads(omp_threads())
 
 
-def slurm_task(job: Job) -> int:
-    """Works on a job as a task of an array; returns the exit status.
+def main(job: Job, is_slurm: bool) -> int:
+    """Works on a job until it is done, or is told to stop; returns the exit status.
 
-    Slurm sends SIGUSR2 before the time limit and before a preemption; the task then goes back into
-    the queue.
+    A launcher stops its workers by closing standard input. Slurm sends SIGUSR2 before the time
+    limit and before a preemption; the task then goes back into the queue.
     """
-    stopped = interrupted(job)
-    if stopped is None:
-        return 0
-    on_stops(lambda number, _: None)  # there is nothing left to stop
-    if stopped == signal.SIGUSR2:
-        say("relpos: back into the queue")
-        subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True, timeout=120)
-    return 128 + stopped
-
-
-def interrupted(job: Job, stop: threading.Event | None = None) -> int | None:
-    """Calls `work`; returns the signal that stopped it, or None."""
+    stop, stopped = threading.Event(), 0
+    if not is_slurm:
+        threading.Thread(target=tether, args=(stop.set,), daemon=True).start()
     _reset()
     try:
-        work(job, stop or threading.Event())
+        work(job, stop)
     except KeyboardInterrupt as asked:
-        return int([*asked.args, signal.SIGTERM][0])
-    return None
-
-
-def tethered(job: Job) -> int:
-    """Works on a job until it is done or standard input closes; returns the exit status, 130 if it
-    was told to stop."""
-    stop = threading.Event()
-    threading.Thread(target=tether, args=(stop.set,), daemon=True).start()
-    was_stopped = interrupted(job, stop) is not None
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # there is nothing left to stop
-    return 130 if was_stopped or stop.is_set() else 0
+        stopped = int([*asked.args, signal.SIGTERM][0])
+    on_stops(signal.SIG_IGN)  # there is nothing left to stop
+    if is_slurm and stopped == signal.SIGUSR2:
+        say("relpos: back into the queue")
+        subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True, timeout=120)
+    return stopped and 128 + stopped
 
 
 if __name__ == "__main__":
     import_quickly()
-    main = slurm_task if "--slurm" in sys.argv else tethered
     try:
-        sys.exit(main(Job.read(Path(sys.argv[1]), json.loads(os.environ.get(LOGGERS, "[]")))))
+        sys.exit(main(Job.read(Path(sys.argv[1]), is_worker=True), "--slurm" in sys.argv))
     except RelposError as error:
         sys.exit(f"relpos: {error}")

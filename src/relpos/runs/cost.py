@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from relpos.errors import RelposError
+from relpos.process import GPUS
 from relpos.readers import read_json
 from relpos.runs.run import Run, runs_root
+from relpos.runs.shelf import newest
 
 RATE = "rate.json"
 """In the runs folder: hardware, and operations per second of each device, as `relpos cost` measured
@@ -30,8 +32,6 @@ them last."""
 CPUINFO = Path("/proc/cpuinfo")
 WIDEST = ("amx_bf16", "avx512_bf16", "avx512f", "avx2")
 """Sets of vector instructions, as Linux names them, the widest first."""
-GPUS = Path("/proc/driver/nvidia/gpus")
-"""Where NVIDIA's driver lists the GPUs."""
 
 
 def costs(run: Run) -> dict[str, float]:
@@ -138,23 +138,23 @@ class Estimate:
             total += self.operations(run) / (rate or 1.0)
         return total
 
-    def left(
-        self,
-        unsettled: Iterable[Run],
-        at_work: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]],
-    ) -> str:
+    def left(self, unsettled: Iterable[Run], at_work: Collection[Run]) -> str:
         """`about 2:05 left` by the clock, with as many workers as were at work at once; empty if
         nothing is known.
 
         Args:
             unsettled: the runs to be done and those under way.
-            at_work: identity of a run under way → its record and its newest log line.
+            at_work: those under way.
         """
         self.workers = max(self.workers, len(at_work))
         runs = [run for run in unsettled if self.operations(run)]
+        identities = {run.identity for run in at_work}
         own, others = 0.0, []
         for run in runs:
-            record, line = at_work.get(run.identity, ({}, {}))
+            record: dict[str, Any] = {}
+            line: dict[str, Any] = {}
+            if run.identity in identities:
+                record, line = run.record, newest(run.path)
             if (seconds := left_of(run, line)) is None or "hardware" not in record:
                 others.append(run)
                 continue

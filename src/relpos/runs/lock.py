@@ -95,6 +95,15 @@ def is_locked(folder: Path) -> bool:
     return not free
 
 
+def seen(state: str, folder: Path) -> str:
+    """The state of a run for its observers: a run that is `running` in its record is interrupted if
+    no process holds its lock."""
+    # A killed process loses its lock, but cannot write its end into the record.
+    if state == "running" and not is_locked(folder):
+        return "interrupted"
+    return state
+
+
 def _acquire(lock: FileLock, seconds: float = 0) -> bool:
     """Whether this process has the lock now, or has it in so many seconds.
 

@@ -197,13 +197,16 @@ class Run(OfStage):
 
     @property
     def record(self) -> dict[str, Any]:
-        """The content of `record.json`; empty if the run was never started."""
+        """The content of `record.json`; empty if the run was never started. What the user named is
+        finished, and nobody reads its folder for a record."""
+        if self.is_given:
+            return {"state": "finished"}
         return read_record(self.path)
 
     @property
     def state(self) -> str:
         """missing, running, interrupted, failed or finished, as the record says."""
-        return "finished" if self.is_given else self.record.get("state", "missing")
+        return str(self.record.get("state", "missing"))
 
     @property
     def metrics(self) -> dict[str, Any]:
