@@ -3,20 +3,17 @@
 import json
 import re
 import shlex
-from pathlib import Path
 
 import _preset as described
 import generate
 import pytest
 
 import relpos
-from relpos.cli import main
 from relpos.train.network import without_memory
 from schemes import CONVS, FULL, POSITIONS
 from tests.packaging.links import ROOT
 
 PAGE = ROOT / "docs" / "mechanisms.md"
-SMALL = ["steps=2", "batch=4", "evaluations=1", "data.pairs=64", "size.layers=1"]
 
 
 PRESETS = [*described.presets("position"), *described.presets("conv")]
@@ -80,38 +77,3 @@ def test_a_docstring_gives_an_equation_and_a_source(preset: described.Preset) ->
         )
         assert re.search(r"\d{4}", preset.source)
         assert "#" not in preset.source  # of the YAML's comments
-
-
-def block(language: str, holding: str) -> str:
-    blocks = re.findall(
-        rf"^```{language}\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
-    return next(text for text in blocks if holding in text)
-
-
-@pytest.mark.full
-def test_the_scheme_of_ones_own_works_as_written(
-    toy_runs: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (tmp_path / "my_schemes.py").write_text(block("python", "class Fading"))
-    (tmp_path / "mine" / "position").mkdir(parents=True)
-    (tmp_path / "mine" / "position" / "fading.yaml").write_text(block("yaml", "my_schemes.Fading"))
-    monkeypatch.chdir(tmp_path)
-    lines = [
-        *block("sh", "position=fading").splitlines(),
-        *block("sh", "position=custom").splitlines(),
-    ]
-    said = []
-    for line in lines:
-        _, command, *overrides = shlex.split(line)
-        assert (
-            main([command, *overrides, *(SMALL if command == "pretrain" else ["size=tiny"])]) == 0
-        )
-        said.append(capsys.readouterr().out.splitlines()[-1])
-    assert [line.split()[1] for line in lines] == ["params", "analyze", "pretrain", "pretrain"]
-    assert json.loads(said[0])["position"] == 2
-    assert all(Path(place).exists() for place in said[1:])
-    assert len(set(said)) == 4
