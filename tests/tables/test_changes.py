@@ -108,11 +108,17 @@ def whole(folder: Path) -> tuple[Experiment, dict[str, str]]:
     ],
 )
 def test_a_table_that_leaves_results_out_is_written_beside_the_whole_one(
-    changes: Changes, name: str, tmp_path: Path
+    changes: Changes, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     experiment, identities = whole(tmp_path)
     asked = {identity for row, identity in identities.items() if row in (changes.rows or ())}
-    assert folder_of(experiment, changes, asked).name == name
+    folder = folder_of(experiment, changes, asked)
+    assert folder.name == name
+    assert capsys.readouterr().err.endswith(
+        f"not asked for here: this table is written to {folder}\n"
+    )
+    assert folder_of(experiment, changes, asked, folder) == folder
+    assert capsys.readouterr().err == ""  # once
 
 
 def test_what_leaves_nothing_out_makes_no_other_table(tmp_path: Path) -> None:

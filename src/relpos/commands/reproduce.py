@@ -89,7 +89,7 @@ def reproduce(
     arrivals = Arrivals(planned, instrument, runs)
     failed = run_all(runs, folder, chosen, retries, arrivals.settled)
     # Meanwhile another command may have written a table into the folder.
-    folder = folder_of(file, changes, identities)
+    folder = folder_of(file, changes, identities, folder)
     show(file, planned, folder, instrument, changes)
     if failed:
         for run in failed:

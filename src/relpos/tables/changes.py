@@ -134,7 +134,12 @@ def _is_same(key: str, value: str, of_file: str | None, experiment: Experiment) 
     return value == of_file or is_same_data or _is_below(key, SAME_ROW)
 
 
-def folder_of(experiment: Experiment, changes: Changes, identities: Collection[str]) -> Path:
+def folder_of(
+    experiment: Experiment,
+    changes: Changes,
+    identities: Collection[str],
+    before: Path | None = None,
+) -> Path:
     """The folder in which the table is written: `tables/NAME`, or one beside it that is named after
     the changes.
 
@@ -143,6 +148,7 @@ def folder_of(experiment: Experiment, changes: Changes, identities: Collection[s
 
     Args:
         identities: of the runs of this table.
+        before: what this function returned before, of which nothing is said again.
 
     Raises:
         RelposError: the table there is that of another file of this name.
@@ -151,16 +157,19 @@ def folder_of(experiment: Experiment, changes: Changes, identities: Collection[s
     _refuse_other_file(folder, experiment)
     if not changes.words or not _finished(folder) - {*identities}:
         return folder
-    say(
-        f"relpos: {folder} has results that are not asked for here: this table is written beside it"
-    )
     words = "-".join(changes.words)
     short = re.sub(r"[^\w.]+", "-", words)[:LONGEST].strip("-.")
     name = f"{folder.name}-{short}"
     # Names that lost characters are told apart by a few digits.
     if len(words) > LONGEST or re.search(r"[^\w.=\[\],-]", words):
         name += f"-{digest(words, 6)}"
-    return folder.with_name(name)
+    beside = folder.with_name(name)
+    if beside != before:
+        say(
+            f"relpos: {folder} has results that are not asked for here: this table is written "
+            f"to {beside}"
+        )
+    return beside
 
 
 def _finished(folder: Path) -> set[str]:
