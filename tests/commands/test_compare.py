@@ -205,7 +205,7 @@ def test_of_one_seed_in_common_the_runs_of_that_seed_are_compared_over_documents
         return Figure(value, parts=np.array([[value, value + 1], [1.0, 1.0]]), documents=[0.0, 1.0])
 
     difference, over = between({1: loss(2.0), 2: loss(9.0)}, {0: loss(5.0), 1: loss(1.5)})
-    assert (over, difference and difference.value) == ("documents", 0.5)
+    assert (over, difference and difference.value) == ("documents, seed 1", 0.5)
 
 
 def test_losses_of_different_text_are_not_compared_and_the_table_says_why(

@@ -341,10 +341,12 @@ def between(
     if tested := paired([ours[seed].value - first[seed].value for seed in shared]):
         return tested, "seeds"
     # The same seed, if there is one, because its effect on both networks cancels.
-    pair = [
-        of_seed[shared[0]] if shared else next(iter(of_seed.values())) for of_seed in (ours, first)
-    ]
-    return over_texts(pair[:1], pair[1:]), "documents"
+    seeds = [next(iter(shared or of_seed)) for of_seed in (ours, first)]
+    pair = [ours[seeds[0]], first[seeds[1]]]
+    units = "documents"
+    if len(ours) > 1 or len(first) > 1:  # the losses beside it are means over seeds
+        units += f", seed {' and '.join(map(str, dict.fromkeys(seeds)))}"
+    return over_texts(pair[:1], pair[1:]), units
 
 
 def losses_of(run: Run, examples: int, advance: Callable[[int], object] = lambda _: None) -> Figure:
