@@ -131,6 +131,11 @@ from relpos.trust import mistakes
         ("pretrain", ["hydra/launcher=nope"], "unknown hydra/launcher 'nope'. Known: basic"),
         ("pretrain", ["position._target_=no.such.Scheme"], "only names of relpos.model.position "
                                                            "are allowed; trust=no.such"),
+        ("pretrain", ["position=absolute_tisa", "position.parts.absolute.k=1", "steps=3"],
+         "position.parts.absolute.k=1: Index 'absolute' (str) is not an int"),
+        ("pretrain", ["snapshots.a=1"], "snapshots.a=1: invalid literal"),
+        ("pretrain", ["callbacks=3"], "callbacks=3: Config group override must be a string"),
+        ("pretrain", ["hydra.sweeper.params={seed:1}"], "hydra.sweeper.params={seed:1}: 'None"),
     ],
 )  # fmt: skip
 def test_wrong_overrides(command: str, overrides: list[str], said: str) -> None:

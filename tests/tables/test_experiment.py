@@ -113,7 +113,18 @@ def test_unknown_row_names_the_nearest() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["../../../x", "/etc/passwd", "a\\\\b", "a\\0b", "a\\nb", "a\\e[2J", "a" * 101, "a\\u202eb"],
+    [
+        "../../../x",
+        "/etc/passwd",
+        "a\\\\b",
+        "a\\0b",
+        "a\\nb",
+        "a\\e[2J",
+        "a" * 101,
+        "a\\u202eb",
+        "",
+        "a ",
+    ],
 )
 def test_a_name_that_is_a_path_or_cannot_be_printed_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(

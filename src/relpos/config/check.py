@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from traceback import walk_tb
 from typing import Any
 
 from hydra.errors import (
@@ -23,6 +24,7 @@ from yaml import MarkedYAMLError
 from relpos.config import quick
 from relpos.config.conf import conf_file, function_of, key_of, options
 from relpos.errors import RelposError, nearest
+from relpos.process import without_keys
 from relpos.trust import mistakes, targets
 
 NO_NAME = re.compile(
@@ -180,6 +182,26 @@ def one_line(command: str, overrides: Sequence[str]) -> Iterator[None]:
             else ""
         )
         raise RelposError(first + hint) from error
+    except (AttributeError, TypeError, ValueError) as error:
+        # Hydra and OmegaConf raise these where a value is of another kind than its key.
+        *_, (frame, _) = walk_tb(error.__traceback__)
+        if frame.f_globals["__name__"].partition(".")[0] not in ("hydra", "omegaconf"):
+            raise
+        first = str(error).partition("\n")[0]
+        words = ", ".join(without_keys(_left_to_hydra(command, overrides) or overrides))
+        raise RelposError(f"{words}: {first}") from error
+
+
+def _left_to_hydra(command: str, overrides: Sequence[str]) -> list[str]:
+    """The overrides that Hydra alone understands, if at all."""
+    chosen = [override for override in overrides if key_of(override) in options().keys() - SEVERAL]
+    result = []
+    for override in overrides:
+        try:
+            quick.merged(command, [*chosen, override])
+        except quick.LeftToHydra:
+            result.append(override)
+    return result
 
 
 def _check_form(override: str) -> None:

@@ -193,10 +193,11 @@ def _experiment(path: Path, content: dict[str, Any]) -> Experiment:
             _check_server(value)
     experiment: Experiment = checked(Experiment)(path, **values)
     for name in experiment.rows:
-        if not name.isprintable() or {*"/\\"} & {*name} or len(name) > LONGEST_NAME:
+        is_plain = name.isprintable() and not {*"/\\"} & {*name} and name == name.strip()
+        if not is_plain or not 0 < len(name) <= LONGEST_NAME:
             raise RelposError(
                 f"rows: {name[:LONGEST_NAME]!r}: a name of at most {LONGEST_NAME} "
-                f"signs without / and \\ is expected"
+                f"signs without / and \\, and without spaces around it, is expected"
             )
     number = len(experiment.rows)
     if number > MOST_ROWS:
