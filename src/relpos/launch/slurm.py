@@ -151,7 +151,7 @@ class SlurmArray:
             raise RelposError(
                 f"engine=slurm: the tasks of array {self.number} have ended, and "
                 f"{plural(len(unsettled), 'run')} are left: "
-                f"see {self.folder}/worker-*.log; the same command submits another array"
+                f"see worker-*.log in {self.folder}; the same command submits another array"
             )
 
     def _is_queued(self) -> bool:
