@@ -43,7 +43,7 @@ def relpos(
     return run
 
 
-def test_params_prints_json_and_the_exact_total(relpos: Relpos) -> None:
+def test_params_prints_json_and_the_exact_total(relpos):
     done = relpos("params", "size=small", "position=composite")
     assert done.returncode == 0
     content = json.loads(done.stdout)
@@ -121,9 +121,7 @@ def test_params_prints_json_and_the_exact_total(relpos: Relpos) -> None:
         (["finetune", "task={folder}/mood"], "Did you mean task={folder}/mood/task.yaml?"),
     ],
 )
-def test_a_mistake_is_one_line_and_status_one(
-    relpos: Relpos, arguments: list[str], said: str, tmp_path: Path
-) -> None:
+def test_a_mistake_is_one_line_and_status_one(relpos, arguments, said, tmp_path):
     (tmp_path / "memory.txt").symlink_to("/proc/self/mem")
     (tmp_path / "deep.yaml").write_text("[" * 50_000 + "]" * 50_000)
     (tmp_path / "mood").mkdir()
@@ -138,14 +136,14 @@ def test_a_mistake_is_one_line_and_status_one(
     assert not list(tmp_path.glob("runs/*/*"))  # nothing half-written
 
 
-def test_what_is_wrong_in_all_runs_of_a_sweep_is_said_once(relpos: Relpos, tmp_path: Path) -> None:
+def test_what_is_wrong_in_all_runs_of_a_sweep_is_said_once(relpos, tmp_path):
     said = relpos("pretrain", "-m", "seed=1,2", "metric=nonsense", cwd=tmp_path).stderr.splitlines()
     assert [line.partition(". Known")[0] for line in said] == [
         "relpos: metric=nonsense: the run has no figure 'nonsense'"
     ]
 
 
-def test_help_shows_the_groups_and_what_each_dial_does(relpos: Relpos) -> None:
+def test_help_shows_the_groups_and_what_each_dial_does(relpos):
     said = relpos("pretrain", "size=small", "--help").stdout
     assert re.search(r"position=absolute +absolute, ", said)
     assert re.search(r"steps: \$\{recipe.steps\} +# updates", said)
@@ -154,7 +152,7 @@ def test_help_shows_the_groups_and_what_each_dial_does(relpos: Relpos) -> None:
 
 
 @pytest.mark.parametrize("command", commands())
-def test_help_explains_every_dial_of_the_command_itself(relpos: Relpos, command: str) -> None:
+def test_help_explains_every_dial_of_the_command_itself(relpos, command):
     said = relpos(command, "--help").stdout
     dials = said.partition("Dials and their values:\n\n")[2].split("\n\n")[0].splitlines()
     groups = {
@@ -195,8 +193,8 @@ def test_help_explains_every_dial_of_the_command_itself(relpos: Relpos, command:
 
 
 def test_equal_runs_of_a_sweep_are_done_once_and_the_folder_is_the_last_line(
-    relpos: Relpos, toy_runs: Path, tmp_path: Path
-) -> None:
+    relpos, toy_runs, tmp_path
+):
     done = relpos(
         "pretrain",
         "-m",
@@ -222,9 +220,7 @@ MORE_THAN_A_BUFFER = ["finetune", "--help"]
     "arguments",
     [["--help"], pytest.param(["params", "size=tiny"], marks=pytest.mark.full), MORE_THAN_A_BUFFER],
 )
-def test_a_reader_that_goes_away_ends_the_command_quietly(
-    arguments: list[str], python: str
-) -> None:
+def test_a_reader_that_goes_away_ends_the_command_quietly(arguments, python):
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
@@ -244,7 +240,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(
         ("--help >/dev/full", "cannot write standard output or a file: No space left on device"),
     ],
 )
-def test_output_that_goes_nowhere_is_one_line(shell: str, said: str, python: str) -> None:
+def test_output_that_goes_nowhere_is_one_line(shell, said, python):
     done = subprocess.run(
         ["sh", "-c", f"exec {python} -m relpos.cli {shell}"],
         capture_output=True,
@@ -254,9 +250,7 @@ def test_output_that_goes_nowhere_is_one_line(shell: str, said: str, python: str
     assert (done.returncode, done.stderr) == (1, f"relpos: {said}\n")
 
 
-def test_closed_output_is_refused_before_any_work(
-    relpos: Relpos, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closed_output_is_refused_before_any_work(relpos, monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     done = relpos("params", "size=tiny")
     assert (done.returncode, done.stderr) == (
@@ -265,7 +259,7 @@ def test_closed_output_is_refused_before_any_work(
     )
 
 
-def test_stderr_may_be_closed(python: str) -> None:
+def test_stderr_may_be_closed(python):
     done = subprocess.run(
         ["sh", "-c", f"exec {python} -m relpos.cli params size=tiny 2>&-"],
         capture_output=True,
@@ -283,9 +277,7 @@ def test_stderr_may_be_closed(python: str) -> None:
         RuntimeError("could not create a primitive"),
     ],
 )
-def test_too_little_memory_is_one_line(
-    relpos: Relpos, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_too_little_memory_is_one_line(relpos, monkeypatch, error):
     def exhausted(**config: object) -> str:
         raise error
 
@@ -295,9 +287,7 @@ def test_too_little_memory_is_one_line(
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
-def test_a_stream_that_takes_no_more_is_one_line(
-    number: int, relpos: Relpos, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_that_takes_no_more_is_one_line(number, relpos, monkeypatch):
     def full(**config: object) -> str:
         raise OSError(number, os.strerror(number))
 
@@ -309,7 +299,7 @@ def test_a_stream_that_takes_no_more_is_one_line(
     )
 
 
-def test_a_working_directory_that_is_gone_is_one_line(relpos: Relpos, tmp_path: Path) -> None:
+def test_a_working_directory_that_is_gone_is_one_line(relpos, tmp_path):
     (tmp_path / "gone").mkdir()
     os.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
@@ -320,14 +310,12 @@ def test_a_working_directory_that_is_gone_is_one_line(relpos: Relpos, tmp_path: 
 @pytest.mark.skipif(
     not Path("/proc/self").is_dir(), reason="needs a folder that even root cannot write"
 )
-def test_nothing_is_written_into_the_working_directory(relpos: Relpos) -> None:
+def test_nothing_is_written_into_the_working_directory(relpos):
     assert relpos("params", "size=tiny", cwd=Path("/proc/self")).returncode == 0
     assert relpos("reproduce", "table=demo", "dry_run=true", cwd=Path("/proc/self")).returncode == 0
 
 
-def test_a_pipe_of_our_own_that_breaks_is_not_taken_for_stdout(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_pipe_of_our_own_that_breaks_is_not_taken_for_stdout(monkeypatch):
     """The command must not end quietly where one of its processes has died."""
 
     def broken(**config: object) -> str:
@@ -338,7 +326,7 @@ def test_a_pipe_of_our_own_that_breaks_is_not_taken_for_stdout(
         main(["params", "size=tiny"])
 
 
-def test_an_option_file_of_ones_own(relpos: Relpos, tmp_path: Path) -> None:
+def test_an_option_file_of_ones_own(relpos, tmp_path):
     (tmp_path / "position").mkdir()
     (tmp_path / "position" / "mine.yaml").write_text(
         "_target_: relpos.model.position.Composite\n_partial_: true\nk: 3\n"
@@ -349,7 +337,7 @@ def test_an_option_file_of_ones_own(relpos: Relpos, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["position"] == 12 * (4 + 64) * 7
 
 
-def test_rows_of_a_table_may_have_options_of_ones_own(relpos: Relpos, tmp_path: Path) -> None:
+def test_rows_of_a_table_may_have_options_of_ones_own(relpos, tmp_path):
     (tmp_path / "position").mkdir()
     (tmp_path / "position" / "mine.yaml").write_text("_target_: own_module.Mine\n_partial_: true\n")
     (tmp_path / "own_module.py").write_text(
@@ -377,9 +365,7 @@ def test_rows_of_a_table_may_have_options_of_ones_own(relpos: Relpos, tmp_path: 
 @pytest.mark.parametrize(
     ("launcher", "schemes"), [("joblib", "none,tisa"), ("submitit_local", "tisa")]
 )
-def test_a_sweep_goes_through_the_launchers_of_hydra(
-    launcher: str, schemes: str, relpos: Relpos, toy_runs: Path, tmp_path: Path
-) -> None:
+def test_a_sweep_goes_through_the_launchers_of_hydra(launcher, schemes, relpos, toy_runs, tmp_path):
     pytest.importorskip(
         f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher",
         reason="pip install hydra-joblib-launcher hydra-submitit-launcher",

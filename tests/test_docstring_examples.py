@@ -50,9 +50,7 @@ def targets(content: Any) -> Iterator[type[Any]]:
 
 
 @pytest.mark.parametrize(("module", "name", "text"), list(examples()))
-def test_the_example_runs(
-    module: str, name: str, text: str, request: pytest.FixtureRequest
-) -> None:
+def test_the_example_runs(module, name, text, request):
     if module == "relpos":
         request.getfixturevalue("toy_runs")  # what the examples would make first is there
     torch.manual_seed(0)
@@ -63,7 +61,7 @@ def test_the_example_runs(
     assert not report, "".join(report)
 
 
-def test_every_public_function_scheme_and_convolution_has_an_example() -> None:
+def test_every_public_function_scheme_and_convolution_has_an_example():
     presets = [
         node(group, name)
         for group, names in (("position", POSITIONS), ("conv", CONVS))

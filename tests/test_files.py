@@ -14,14 +14,12 @@ def no_room(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_json_comes_back(tmp_path: Path) -> None:
+def test_json_comes_back(tmp_path):
     files.write_json(tmp_path / "a" / "b.json", {"ä": 1})
     assert (tmp_path / "a" / "b.json").read_text(encoding="utf-8") == '{\n "ä": 1\n}\n'
 
 
-def test_what_stood_there_survives_a_full_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_stood_there_survives_a_full_disk(tmp_path, monkeypatch):
     files.write_text(tmp_path / "a.txt", "old")
     monkeypatch.setattr(os, "fsync", no_room)
     with pytest.raises(
@@ -31,7 +29,7 @@ def test_what_stood_there_survives_a_full_disk(
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.txt", "old")]
 
 
-def test_a_folder_takes_its_place_at_the_end(tmp_path: Path) -> None:
+def test_a_folder_takes_its_place_at_the_end(tmp_path):
     (tmp_path / "place").mkdir()
     with files.replacing_folder(tmp_path / "place") as folder:
         (folder / "new").touch()
@@ -39,9 +37,7 @@ def test_a_folder_takes_its_place_at_the_end(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["place", "new"]
 
 
-def test_of_two_that_write_one_folder_the_later_is_refused_and_leaves_nothing(
-    tmp_path: Path,
-) -> None:
+def test_of_two_that_write_one_folder_the_later_is_refused_and_leaves_nothing(tmp_path):
     later = files.replacing_folder(tmp_path / "place")
     (later.__enter__() / "b").write_text("of the later")
     with files.replacing_folder(tmp_path / "place") as earlier:
@@ -60,7 +56,7 @@ def write_half(place: Path) -> None:
         no_room()
 
 
-def test_of_a_folder_that_failed_nothing_is_left(tmp_path: Path) -> None:
+def test_of_a_folder_that_failed_nothing_is_left(tmp_path):
     with pytest.raises(
         RelposError, match=r"cannot write .*place \([\d,]+ MB free\): No space left"
     ):
@@ -68,7 +64,7 @@ def test_of_a_folder_that_failed_nothing_is_left(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_was_killed_is_cleared_by_the_next_an_hour_later(tmp_path: Path) -> None:
+def test_a_folder_that_was_killed_is_cleared_by_the_next_an_hour_later(tmp_path):
     old, new, other = (
         tmp_path / name for name in (".place.1.0123abcd", ".place.2.0123abcd", ".places.1.0123abcd")
     )
@@ -108,7 +104,7 @@ def _folder(tmp_path: Path):  # type: ignore[no-untyped-def]
         ("[a]: 1\n", ":1: not YAML: found unhashable key"),
     ],
 )  # fmt: skip
-def test_yaml_of_a_stranger_is_one_line(tmp_path: Path, content: str | bytes, said: str) -> None:
+def test_yaml_of_a_stranger_is_one_line(tmp_path, content, said):
     path = tmp_path / "a.yaml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(RelposError) as caught:
@@ -129,7 +125,7 @@ def test_yaml_of_a_stranger_is_one_line(tmp_path: Path, content: str | bytes, sa
         ("a" * 300, "File name too long"),
     ],
 )
-def test_what_is_no_file_is_not_read(tmp_path: Path, path: str, said: str) -> None:
+def test_what_is_no_file_is_not_read(tmp_path, path, said):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(RelposError, match=f": {said}$"):
         readers.read_yaml(tmp_path / path)
@@ -147,11 +143,11 @@ def test_what_is_no_file_is_not_read(tmp_path: Path, path: str, said: str) -> No
         ("e5", "e5"),
     ],
 )
-def test_a_number_with_an_exponent_needs_no_point(tmp_path: Path, text: str, value: object) -> None:
+def test_a_number_with_an_exponent_needs_no_point(tmp_path, text, value):
     (tmp_path / "a.yaml").write_text(f"a: {text}\n")
     assert repr(readers.read_yaml(tmp_path / "a.yaml")["a"]) == repr(value)
 
 
-def test_a_date_is_a_word_and_an_alias_what_it_stands_for(tmp_path: Path) -> None:
+def test_a_date_is_a_word_and_an_alias_what_it_stands_for(tmp_path):
     (tmp_path / "a.yaml").write_text("a: &x {b: 2026-01-02}\nc: *x\nd: {<<: *x}\n")
     assert readers.read_yaml(tmp_path / "a.yaml") == {key: {"b": "2026-01-02"} for key in "acd"}

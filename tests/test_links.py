@@ -5,7 +5,6 @@ import ast
 import os
 import secrets
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,7 +34,7 @@ def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     "name", ["claim.json", "log.txt", "config.yaml", "metrics.jsonl", "claim.lock", "anything"]
 )
-def test_a_link_in_a_runs_folder_is_refused_by_name(name: str, secret: Path) -> None:
+def test_a_link_in_a_runs_folder_is_refused_by_name(name, secret):
     run = pretend()
     run.path.mkdir(parents=True)
     (run.path / name).symlink_to(secret)
@@ -46,7 +45,7 @@ def test_a_link_in_a_runs_folder_is_refused_by_name(name: str, secret: Path) -> 
 
 
 @pytest.mark.parametrize("depth", [1, 2])
-def test_a_link_in_the_place_of_a_folder_is_refused(depth: int, secret: Path) -> None:
+def test_a_link_in_the_place_of_a_folder_is_refused(depth, secret):
     run = pretend()
     link = [run.path, *run.path.parents][depth - 1]
     link.parent.mkdir(parents=True)
@@ -56,13 +55,13 @@ def test_a_link_in_the_place_of_a_folder_is_refused(depth: int, secret: Path) ->
     assert [path.name for path in secret.parent.iterdir()] == ["id_rsa"]
 
 
-def test_the_runs_folder_itself_may_be_a_link(secret: Path, tmp_path: Path) -> None:
+def test_the_runs_folder_itself_may_be_a_link(secret, tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "runs").symlink_to(tmp_path / "disk")
     assert execute(pretend()).state == "finished"
 
 
-def test_a_sweep_does_not_land_elsewhere(secret: Path, refused: Any) -> None:
+def test_a_sweep_does_not_land_elsewhere(secret, refused):
     (secret.parent.parent / "runs").mkdir()
     (secret.parent.parent / "runs" / "sweeps").symlink_to(secret.parent)
     assert "sweeps is a link to" in refused("params", "-m", "size=tiny", "position=none,absolute")
@@ -70,9 +69,7 @@ def test_a_sweep_does_not_land_elsewhere(secret: Path, refused: Any) -> None:
 
 
 @pytest.mark.parametrize("below", ["runs/pretrain/run", "received/run"])
-def test_results_beside_a_network_do_not_land_elsewhere(
-    below: str, secret: Path, tmp_path: Path
-) -> None:
+def test_results_beside_a_network_do_not_land_elsewhere(below, secret, tmp_path):
     (tmp_path / below).mkdir(parents=True)
     (tmp_path / below / "order").symlink_to(secret.parent)
     with pytest.raises(RelposError, match=r"order is a link to .*home"):
@@ -80,9 +77,7 @@ def test_results_beside_a_network_do_not_land_elsewhere(
     assert [path.name for path in secret.parent.iterdir()] == ["id_rsa"]
 
 
-def test_a_planted_temporary_name_is_not_followed(
-    secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_planted_temporary_name_is_not_followed(secret, tmp_path, monkeypatch):
     monkeypatch.setattr(secrets, "token_hex", lambda _: "feed")  # as if somebody had guessed it
     (tmp_path / f".a.txt.{os.getpid()}.feed").symlink_to(secret)
     with pytest.raises(RelposError, match=r"cannot write .*a\.txt .*File exists"):
@@ -90,9 +85,7 @@ def test_a_planted_temporary_name_is_not_followed(
     assert secret.read_text() == SECRET
 
 
-def test_a_folder_takes_no_place_of_a_link_and_clears_a_planted_one_alone(
-    secret: Path, tmp_path: Path
-) -> None:
+def test_a_folder_takes_no_place_of_a_link_and_clears_a_planted_one_alone(secret, tmp_path):
     (tmp_path / "place").symlink_to(secret.parent)
     with (
         pytest.raises(RelposError, match="place is a link to"),
@@ -106,7 +99,7 @@ def test_a_folder_takes_no_place_of_a_link_and_clears_a_planted_one_alone(
     assert secret.read_text() == SECRET
 
 
-def test_a_file_is_written_anew_and_not_under_its_other_name(secret: Path, tmp_path: Path) -> None:
+def test_a_file_is_written_anew_and_not_under_its_other_name(secret, tmp_path):
     for make in (os.symlink, os.link):
         (tmp_path / "a").unlink(missing_ok=True)
         make(secret, tmp_path / "a")
@@ -118,7 +111,7 @@ def test_a_file_is_written_anew_and_not_under_its_other_name(secret: Path, tmp_p
     assert secret.read_text() == SECRET
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(RelposError, match="not a file of its own"):
         files.opened(tmp_path / "pipe", "ab")
@@ -159,7 +152,7 @@ def opens_for_writing(call: ast.Call) -> bool:
     )
 
 
-def test_nothing_in_the_package_opens_a_file_for_writing_by_itself() -> None:
+def test_nothing_in_the_package_opens_a_file_for_writing_by_itself():
     found = []
     for path in SOURCE.rglob("*.py"):
         if str(path.relative_to(SOURCE)) in OWN:

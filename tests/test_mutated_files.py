@@ -4,7 +4,6 @@ of each kind."""
 import copy
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,7 +119,7 @@ def many(examples: int = EXAMPLES) -> Any:
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "config.json"])
-def test_a_model_folder(name: str, model_folder: Path) -> None:
+def test_a_model_folder(name, model_folder):
     content = yaml.safe_load((model_folder / "config.yaml").read_text(encoding="utf-8"))
     (model_folder / "config.yaml").unlink()
     original, write = (
@@ -140,7 +139,7 @@ def test_a_model_folder(name: str, model_folder: Path) -> None:
     read()
 
 
-def test_an_experiment_file(tmp_path: Path) -> None:
+def test_an_experiment_file(tmp_path):
     @many()
     @given(changed(EXPERIMENT), st.integers(0, 4000))
     def read(content: Any, end: int) -> None:
@@ -151,7 +150,7 @@ def test_an_experiment_file(tmp_path: Path) -> None:
     read()
 
 
-def test_a_task_file(tmp_path: Path) -> None:
+def test_a_task_file(tmp_path):
     for split in ("train", "dev"):
         (tmp_path / f"{split}.tsv").write_text(
             "a\tb\ty\none\ttwo\tno\nthree\tfour\tyes\n", encoding="utf-8"
@@ -177,7 +176,7 @@ BLIMP = {"sentence_good": "a", "sentence_bad": "b", "UID": "u"}
 @pytest.mark.parametrize(
     "original", [BLIMP, EWOK, COMPS, ENTITIES], ids=["blimp", "ewok", "comps", "entities"]
 )
-def test_json_lines_of_pairs(original: Any, tmp_path: Path) -> None:
+def test_json_lines_of_pairs(original, tmp_path):
     @many()
     @given(changed(original), st.integers(0, 400))
     def read(content: Any, end: int) -> None:
@@ -188,7 +187,7 @@ def test_json_lines_of_pairs(original: Any, tmp_path: Path) -> None:
     read()
 
 
-def test_json_lines_of_a_task(tmp_path: Path) -> None:
+def test_json_lines_of_a_task(tmp_path):
     own = OwnTask(folder=str(tmp_path), columns=["a", "b"])
     (tmp_path / "dev.jsonl").write_text('{"a": "c", "b": "d", "label": "e"}', encoding="utf-8")
 

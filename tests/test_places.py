@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,9 +21,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def test_the_runs_and_the_cache_lie_in_the_home(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_runs_and_the_cache_lie_in_the_home(home, monkeypatch):
     monkeypatch.setenv("RELPOS_RUNS", "~/x")  # as Docker, systemd and files of variables give it
     assert runs_root() == home / "x"
     home.mkdir(exist_ok=True)
@@ -33,7 +30,7 @@ def test_the_runs_and_the_cache_lie_in_the_home(
     assert (home / "x" / "cache" / "hashes.json").is_file()
 
 
-def test_a_sweep_lies_in_the_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_lies_in_the_home(home, monkeypatch):
     monkeypatch.setenv("RELPOS_RUNS", "~/x")
     assert main(["params", "-m", "size=tiny", "position=none,fixed"]) == 0
     assert (home / "x" / "sweeps").is_dir()
@@ -50,12 +47,12 @@ def test_a_sweep_lies_in_the_home(home: Path, monkeypatch: pytest.MonkeyPatch) -
     ["order", "network={}"],
     ["compare", "{}", "{}"],
 ])  # fmt: skip
-def test_a_home_that_nobody_has_is_one_line(command: list[str], refused: Any) -> None:
+def test_a_home_that_nobody_has_is_one_line(command, refused):
     said = refused(*(word.format("~nobody-of-this-name/x") for word in command))
     assert "there is no such file or folder, nor a home ~nobody-of-this-name" in said
 
 
-def test_without_a_home_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_too(monkeypatch):
     monkeypatch.delenv("HOME")
     monkeypatch.setattr("pwd.getpwuid", lambda _: {}["nobody"])  # a user of a container's
     with pytest.raises(
@@ -73,13 +70,13 @@ def test_without_a_home_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert runs_root() == Path.cwd() / "x"
 
 
-def test_a_file_may_begin_with_a_tilde() -> None:
+def test_a_file_may_begin_with_a_tilde():
     Path("~notes.txt").touch()
     assert expanded("~notes.txt") == Path("~notes.txt")
     assert expanded("./~other") == Path("~other")
 
 
-def test_nobody_reads_a_home_in_another_way() -> None:
+def test_nobody_reads_a_home_in_another_way():
     by_itself = re.compile(
         r"\.expanduser\(\)|import expanduser|Path\.home\(\)|environ.*RELPOS_RUNS"
     )
@@ -92,9 +89,7 @@ def test_nobody_reads_a_home_in_another_way() -> None:
     assert sorted(found) == ["model/kernels/kept.py", "places.py"]
 
 
-def test_a_runs_folder_that_is_a_link_to_itself_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_runs_folder_that_is_a_link_to_itself_is_refused(tmp_path, monkeypatch):
     (tmp_path / "runs").symlink_to(tmp_path / "runs")
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
     with pytest.raises(RelposError, match="links lead in a circle"):

@@ -38,16 +38,14 @@ def half_write(path: Path, launcher: int) -> None:
         time.sleep(600)
 
 
-def test_results_come_in_the_order_of_the_items(
-    python: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_come_in_the_order_of_the_items(python, capsys):
     assert applied(doubled, range(5)) == [0, 2, 4, 6, 8]
     assert sorted(capsys.readouterr().err.splitlines()) == [
         f"{number} on stderr" for number in range(5)
     ]
 
 
-def test_a_process_that_dies_is_one_line(python: str) -> None:
+def test_a_process_that_dies_is_one_line(python):
     with pytest.raises(
         RelposError, match="^its process ended with SIGKILL; the same command goes on$"
     ):
@@ -64,8 +62,8 @@ def refusing(number: int) -> None:
     [(7, "a wrong word", []), (0, "KeyError: 'a bug'", ["Traceback"])],
 )
 def test_a_function_that_fails_is_one_line_after_what_it_printed(
-    python: str, capsys: pytest.CaptureFixture[str], number: int, said: str, printed: list[str]
-) -> None:
+    python, capsys, number, said, printed
+):
     with pytest.raises(RelposError, match=f"^{said}$"):
         applied(refusing, [number], 1)
     words = [
@@ -74,9 +72,7 @@ def test_a_function_that_fails_is_one_line_after_what_it_printed(
     assert words == [str(number), *printed, *(["KeyError:"] if printed else [])]
 
 
-def test_ctrl_c_stops_the_processes_and_leaves_nothing_half_written(
-    python: str, tmp_path: Path
-) -> None:
+def test_ctrl_c_stops_the_processes_and_leaves_nothing_half_written(python, tmp_path):
     items = [
         partial(half_write, tmp_path / "figures.json", os.getpid()),
         partial(time.sleep, 600),
@@ -87,9 +83,7 @@ def test_ctrl_c_stops_the_processes_and_leaves_nothing_half_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_process_whose_launcher_was_killed_ends_after_its_item_without_a_word(
-    python: str,
-) -> None:
+def test_a_process_whose_launcher_was_killed_ends_after_its_item_without_a_word(python):
     command = [python, "-m", "relpos.pool"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE

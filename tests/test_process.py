@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
@@ -56,9 +55,9 @@ PRETRAIN = ["pretrain", "steps=2", "batch=4"]
     ],
 )
 def test_a_signal_is_one_line_and_128_with_its_number_however_often_it_comes(
-    function: str, number: signal.Signals, times: int, stage: str, before: tuple[str, ...], prepared: Path, tmp_path: Path,
-    python: str,
-) -> None:  # fmt: skip
+    function, number, times, stage, before, prepared, tmp_path,
+    python
+):  # fmt: skip
     link_runs(prepared, tmp_path / "runs", before)
     process = subprocess.Popen(
         [python, "-c", HALTING, function, *PRETRAIN],
@@ -81,7 +80,7 @@ def test_a_signal_is_one_line_and_128_with_its_number_however_often_it_comes(
     assert execute(plan(compose("pretrain", PRETRAIN[1:])).inputs[stage]).state == "finished"
 
 
-def test_under_nohup_a_closed_terminal_is_no_reason_to_stop() -> None:
+def test_under_nohup_a_closed_terminal_is_no_reason_to_stop():
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     on_stops(interrupt)
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -90,24 +89,20 @@ def test_under_nohup_a_closed_terminal_is_no_reason_to_stop() -> None:
 @pytest.mark.parametrize(
     ("said", "threads"), [("4,2", 4), ("4", 4), ("", None), (" 3 , 1", 3), ("0", None)]
 )
-def test_of_a_list_of_threads_the_outermost_level_counts(
-    said: str, threads: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_list_of_threads_the_outermost_level_counts(said, threads, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", said)
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
     assert omp_threads() == threads
     assert thread_variables(7, asked=False)["MKL_NUM_THREADS"] == str(threads or 7)
 
 
-def test_another_number_of_threads_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_number_of_threads_is_one_line(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "many")
     with pytest.raises(RelposError, match="OMP_NUM_THREADS=many: a whole number is expected"):
         omp_threads()
 
 
-def test_a_process_that_hangs_is_killed_after_a_stated_time(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_process_that_hangs_is_killed_after_a_stated_time(capfd):
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(1000)"
     process = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE)
     assert process.stdout
@@ -117,9 +112,7 @@ def test_a_process_that_hangs_is_killed_after_a_stated_time(
     assert "has not ended 0 seconds after it was asked to: killed" in capfd.readouterr().err
 
 
-def test_a_signal_in_an_import_is_heard_behind_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_in_an_import_is_heard_behind_it(tmp_path, monkeypatch):
     """Libraries swallow it there, and go on with half a module."""
     text = "import signal\ntry:\n    signal.raise_signal(signal.SIGINT)\nexcept BaseException:\n    pass\nelse:\n    whole = True\n"
     (tmp_path / "swallowing.py").write_text(text, encoding="utf-8")

@@ -39,12 +39,12 @@ from relpos.ranges import (
         (Any, [None, object()], []),
     ],
 )
-def test_kind_and_range_decide(annotation: Any, right: list[Any], wrong: list[Any]) -> None:
+def test_kind_and_range_decide(annotation, right, wrong):
     assert all(fits(value, annotation) for value in right)
     assert not any(fits(value, annotation) for value in wrong)
 
 
-def test_a_message_says_what_is_expected_in_one_line() -> None:
+def test_a_message_says_what_is_expected_in_one_line():
     assert (
         describe(Annotated[int, between(1, 10_000)] | None)
         == "a whole number from 1 to 10,000 or null"
@@ -59,7 +59,7 @@ def test_a_message_says_what_is_expected_in_one_line() -> None:
         check("threads", True, Count | None)
 
 
-def test_a_checked_function_refuses_before_it_runs() -> None:
+def test_a_checked_function_refuses_before_it_runs():
     calls = []
 
     @checked
@@ -77,12 +77,12 @@ def test_a_checked_function_refuses_before_it_runs() -> None:
     ("value", "expected"),
     [(None, None), ("none", ["none"]), (3, ["3"]), (["a", 1], ["a", "1"]), ([], [])],
 )
-def test_one_name_is_typed_without_brackets(value: Any, expected: list[str] | None) -> None:
+def test_one_name_is_typed_without_brackets(value, expected):
     assert fits(value, Names | None)
     assert with_words({"rows": value}, {"rows": Names | None}) == {"rows": expected}
 
 
-def test_a_group_of_keys_is_no_name() -> None:
+def test_a_group_of_keys_is_no_name():
     with pytest.raises(
         RelposError, match=r"^rows=\{'a': 1\}: a word or a list \[a word, …\] is expected$"
     ):

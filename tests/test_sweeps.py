@@ -54,18 +54,15 @@ def records(stage: str, runs: Path) -> dict[int, dict[str, Any]]:
     }
 
 
-def test_a_sweeper_gets_the_figure_that_metric_names(toy_runs: Path, returned: list[Any]) -> None:
+def test_a_sweeper_gets_the_figure_that_metric_names(toy_runs, returned):
     assert main(["pretrain", "-m", *SHORT, "seed=1,2", "metric=heldout_loss"]) == 0
     kept = records("pretrain", toy_runs)
     assert returned == [kept[1]["heldout_loss"], kept[2]["heldout_loss"]]
 
 
 def test_a_run_that_fails_is_the_worst_and_the_sweep_goes_on(
-    toy_runs: Path,
-    returned: list[Any],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    toy_runs, returned, capsys, monkeypatch
+):
     from relpos.runs.execute import execute
 
     def failing(run: Any, **how: Any) -> Any:
@@ -79,9 +76,7 @@ def test_a_run_that_fails_is_the_worst_and_the_sweep_goes_on(
     assert returned == [math.inf, records("pretrain", toy_runs)[2]["heldout_loss"]]
 
 
-def test_the_figure_is_any_final_number_or_column_and_its_negative_where_more_is_better(
-    tmp_path: Path,
-) -> None:
+def test_the_figure_is_any_final_number_or_column_and_its_negative_where_more_is_better(tmp_path):
     metrics = {"steps": 3, "columns": {"rte": 52.5}, "parts": {"x": 1.0}}
     (tmp_path / "record.json").write_text(json.dumps({"metrics": metrics}))
     assert (figure(tmp_path, "rte"), figure(tmp_path, "-rte"), figure(tmp_path, "steps")) == (
@@ -100,8 +95,8 @@ def test_the_figure_is_any_final_number_or_column_and_its_negative_where_more_is
     [("pretrain", []), ("finetune", ["task=rte", "intermediate=none", "pretrain.steps=2"])],
 )
 def test_a_figure_that_the_run_will_not_have_is_refused_before_the_training(
-    toy_runs: Path, command: str, more: list[str]
-) -> None:
+    toy_runs, command, more
+):
     run = relpos.run(relpos.compose(command, [*SHORT, *more]))
     for name in figures(run.metrics):
         assert plan(relpos.compose(command, [*SHORT, *more, f"metric=-{name}"])).path == run.path
@@ -110,7 +105,7 @@ def test_a_figure_that_the_run_will_not_have_is_refused_before_the_training(
 
 
 @pytest.mark.full
-def test_optuna_finds_the_best_of_four_learning_rates(toy_runs: Path) -> None:
+def test_optuna_finds_the_best_of_four_learning_rates(toy_runs):
     pytest.importorskip(
         "hydra_plugins.hydra_optuna_sweeper", reason="pip install hydra-optuna-sweeper"
     )
@@ -132,9 +127,7 @@ def test_optuna_finds_the_best_of_four_learning_rates(toy_runs: Path) -> None:
     assert best["best_value"] == losses[3e-3]
 
 
-def test_keys_that_a_sweep_goes_through_reach_the_logger_and_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_that_a_sweep_goes_through_reach_the_logger_and_no_file(tmp_path, monkeypatch):
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
     loggers: list[Any] = []
 
@@ -160,7 +153,7 @@ def test_keys_that_a_sweep_goes_through_reach_the_logger_and_no_file(
     assert "SECRET" not in "".join([*swept, *sys.argv, *without_keys([group])])
 
 
-def test_keys_among_the_params_of_a_sweeper_become_overrides_with_references() -> None:
+def test_keys_among_the_params_of_a_sweeper_become_overrides_with_references():
     params = {"logger.prefix": "'SECRET, 1',SECRET2", "seed": "1,2"}
     typed = "hydra.sweeper.params={logger.x: SECRET}"
     overrides = {"task": ["steps=1"], "hydra": [typed]}
@@ -174,9 +167,7 @@ def test_keys_among_the_params_of_a_sweeper_become_overrides_with_references() -
     assert "SECRET" not in without_keys([typed])[0]
 
 
-def test_a_key_in_the_rows_overrides_of_a_swept_table_stands_in_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_in_the_rows_overrides_of_a_swept_table_stands_in_no_file(tmp_path, monkeypatch):
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
     overrides: list[Any] = []
 
@@ -193,7 +184,7 @@ def test_a_key_in_the_rows_overrides_of_a_swept_table_stands_in_no_file(
     assert "SECRET" not in swept.read_text()
 
 
-def test_the_password_of_a_study_is_a_reference_where_hydra_writes_a_sweep_down() -> None:
+def test_the_password_of_a_study_is_a_reference_where_hydra_writes_a_sweep_down():
     storage = "mysql://me:SECRET@host/study"
     overrides = {"task": ["seed=1,2"], "hydra": [f"hydra.sweeper.storage='{storage}'"]}
     hydra = {"sweeper": {"storage": storage}, "overrides": overrides, "job": {}}

@@ -8,7 +8,6 @@ import pickle
 import time
 from contextlib import redirect_stderr
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.text import Text
@@ -45,7 +44,7 @@ def _one_run(tmp_path: Path) -> tuple[Path, Run]:
     return file, plan(compose("pretrain", [*overrides, "data=toy", "seed=0"]))
 
 
-def test_control_characters_are_spelled_out() -> None:
+def test_control_characters_are_spelled_out():
     assert (
         printable(f"a{CLEAR}b\tc\nd\x9b\u202e") == "a\\x1b[2J\\x1b]0;title\\x07b\tc\nd\\x9b\\u202e"
     )
@@ -53,15 +52,13 @@ def test_control_characters_are_spelled_out() -> None:
     assert str(pickle.loads(pickle.dumps(RelposError(CLEAR)))) == printable(CLEAR)
 
 
-def test_a_question_with_control_characters_is_refused_with_its_line(
-    tmp_path: Path, refused: Any
-) -> None:
+def test_a_question_with_control_characters_is_refused_with_its_line(tmp_path, refused):
     path = write_experiment(tmp_path, question=CLEAR)
     said = refused("reproduce", f"table={path}", "dry_run=true")
     assert f"{path}:1: not YAML: a control character" in said
 
 
-def test_an_error_line_with_a_strangers_text_is_plain(tmp_path: Path, refused: Any) -> None:
+def test_an_error_line_with_a_strangers_text_is_plain(tmp_path, refused):
     folder = tmp_path / f"model{CLEAR}"
     folder.mkdir()
     for network in (folder, tmp_path / f"none{CLEAR}"):
@@ -70,9 +67,7 @@ def test_an_error_line_with_a_strangers_text_is_plain(tmp_path: Path, refused: A
         assert "\\x1b[2J" in said
 
 
-def test_a_record_is_shown_plainly(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_record_is_shown_plainly(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
     file, run = _one_run(tmp_path)
     run.update(state="failed", error=f"no{CLEAR}", starts=[{"host": CLEAR}])
@@ -82,7 +77,7 @@ def test_a_record_is_shown_plainly(
     assert "no\\x1b[2J" in shown
 
 
-def test_a_console_keeps_its_own_colours() -> None:
+def test_a_console_keeps_its_own_colours():
     shown = io.StringIO()
     plain_console(force_terminal=True, file=shown, color_system="standard").print(
         Text("a\x1b[2J", style="red")
@@ -90,9 +85,7 @@ def test_a_console_keeps_its_own_colours() -> None:
     assert shown.getvalue() == "\x1b[31ma\\x1b[2J\x1b[0m\n"
 
 
-def test_work_without_a_terminal_is_not_silent(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_work_without_a_terminal_is_not_silent(monkeypatch, capfd):
     monkeypatch.setattr("relpos.progress.SECONDS", 0.01)
     with bar("reading text", 3_000) as advance:
         advance(2_000)
@@ -103,9 +96,7 @@ def test_work_without_a_terminal_is_not_silent(
     assert kept.getvalue() == ""
 
 
-def test_a_plan_that_was_edited_makes_no_files_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_that_was_edited_makes_no_files_elsewhere(tmp_path, monkeypatch):
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
     file, _ = _one_run(tmp_path)
     (tmp_path / "elsewhere").mkdir()
@@ -119,14 +110,14 @@ def test_a_plan_that_was_edited_makes_no_files_elsewhere(
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"])
-def test_no_cell_of_a_table_is_a_formula(name: str) -> None:
+def test_no_cell_of_a_table_is_a_formula(name):
     made = table()
     made.rows[0].__dict__["name"] = name  # frozen
     first = next(csv.DictReader(io.StringIO(text.comma_separated(view_of(made)))))
     assert first["row"] == f"'{name}"
 
 
-def test_all_text_goes_through_what_spells_control_characters_out() -> None:
+def test_all_text_goes_through_what_spells_control_characters_out():
     """Through `say` on stderr, through `printable` on stdout; but for help, version, completion and
     answers of trials on a GPU."""
     for path in Path(relpos.__file__).parent.rglob("*.py"):

@@ -60,9 +60,7 @@ def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("command", [["export", "to=there"], ["analyze", "kernels"]])
 @pytest.mark.parametrize("part", ["position", "conv"])
-def test_a_model_folder_runs_nothing(
-    command: list[str], part: str, marker: Path, model_folder: Path, refused: Any
-) -> None:
+def test_a_model_folder_runs_nothing(command, part, marker, model_folder, refused):
     folder = model_folder
     text = (folder / "config.yaml").read_text(encoding="utf-8")
     ours = {"position": "relpos.model.position.Composite", "conv": "relpos.model.conv.NoConv"}[part]
@@ -75,7 +73,7 @@ def test_a_model_folder_runs_nothing(
     assert not marker.exists()
 
 
-def test_a_folder_of_relpos_export_runs_nothing(marker: Path, toy_runs: Path, refused: Any) -> None:
+def test_a_folder_of_relpos_export_runs_nothing(marker, toy_runs, refused):
     folder = marker.parent / "exported"
     overrides = ["size=tiny", "position=fixed", "steps=1", "batch=2", "evaluations=1"]
     run = relpos.run(relpos.compose("pretrain", overrides)).path
@@ -92,7 +90,7 @@ def test_a_folder_of_relpos_export_runs_nothing(marker: Path, toy_runs: Path, re
     assert not marker.exists()
 
 
-def test_a_pretraining_record_runs_nothing(marker: Path, toy_runs: Path, refused: Any) -> None:
+def test_a_pretraining_record_runs_nothing(marker, toy_runs, refused):
     cfg = relpos.compose(
         "pretrain",
         ["size=tiny", "position=none", "steps=1", "batch=2", "evaluations=1", "snapshots=[50,100]"],
@@ -143,9 +141,7 @@ tasks: [{task}]
     ],
 )
 @pytest.mark.parametrize("command", [["reproduce", "dry_run=true"], ["status"]])
-def test_an_experiment_file_runs_nothing(
-    command: list[str], where: str, override: str, marker: Path, toy_runs: Path, refused: Any
-) -> None:
+def test_an_experiment_file_runs_nothing(command, where, override, marker, toy_runs, refused):
     parts = {"base": "seed=0", "row": "seed=0", "task": ""} | {where: override}
     (marker.parent / "travelled.yaml").write_text(EXPERIMENT.format(**parts))
     (marker.parent / "evil.yaml").write_text("columns: text\nmetric: evil.f\n")
@@ -162,9 +158,7 @@ def test_an_experiment_file_runs_nothing(
         """ "logger.group=oc.env", "logger.project='${${logger.group}:WANDB_API_KEY}'" """,
     ],
 )
-def test_an_experiment_file_reads_no_secret(
-    row: str, tmp_path: Path, toy_runs: Path, refused: Any
-) -> None:
+def test_an_experiment_file_reads_no_secret(row, tmp_path, toy_runs, refused):
     (tmp_path / "travelled.yaml").write_text(EXPERIMENT.format(base="seed=0", row=row, task=""))
     said = refused("reproduce", "dry_run=true", f"table={tmp_path / 'travelled.yaml'}")
     assert "a file may refer to other keys" in said
@@ -180,13 +174,7 @@ def test_an_experiment_file_reads_no_secret(
         "relpos.files.write_text",
     ],
 )
-def test_a_task_file_calls_nothing(
-    metric: str,
-    marker: Path,
-    toy_runs: Path,
-    capsys: pytest.CaptureFixture[str],
-    task_folder: Callable[[str], Path],
-) -> None:
+def test_a_task_file_calls_nothing(metric, marker, toy_runs, capsys, task_folder):
     file = task_folder(metric)
     for command in (["finetune", "size=tiny"], ["finetune", "--help"]):
         main([*command, f"task={file}"])
@@ -210,11 +198,11 @@ def task_folder(tmp_path: Path) -> Callable[[str], Path]:
     return made
 
 
-def test_an_experiment_file_may_name_one_of_our_metrics() -> None:
+def test_an_experiment_file_may_name_one_of_our_metrics():
     refuse_names(["task.metric=f1", "task.metric=null", "task.metric=relpos.train.metrics.f1"])
 
 
-def test_a_claim_calls_nothing(marker: Path) -> None:
+def test_a_claim_calls_nothing(marker):
     claim = Claim("C00", "", "", "", test={"rule": "evil.f"})
     with pytest.raises(RelposError, match=r"claim C00: test: unknown rule 'evil\.f'"):
         claim.judgement  # noqa: B018
@@ -243,25 +231,25 @@ def test_a_claim_calls_nothing(marker: Path) -> None:
         ("relpos.model.position.Tisa", "size"),
     ],
 )
-def test_only_what_a_key_means_is_found(name: object, kind: str) -> None:
+def test_only_what_a_key_means_is_found(name, kind):
     with pytest.raises(RelposError) as error:
         find(name, kind, "key")
     assert "\n" not in str(error.value)
 
 
-def test_a_stranger_module_is_imported_when_the_user_names_it(marker: Path) -> None:
+def test_a_stranger_module_is_imported_when_the_user_names_it(marker):
     trust("evil")
     assert find("evil.X", "position", "position._target_").__name__ == "X"
     assert marker.exists()
 
 
-def test_a_trusted_class_must_still_be_of_its_kind(marker: Path) -> None:
+def test_a_trusted_class_must_still_be_of_its_kind(marker):
     trust("evil")
     with pytest.raises(RelposError, match=r"evil\.f is not a relpos\.model\.position\.Scheme"):
         find("evil.f", "position", "position._target_")
 
 
-def test_words_of_the_command_line_are_trusted() -> None:
+def test_words_of_the_command_line_are_trusted():
     assert asked(
         ["position._target_=mine.X", "trust=[other,more]", "task.metric=scores.f", "seed=1"]
     ) == [
@@ -272,21 +260,19 @@ def test_words_of_the_command_line_are_trusted() -> None:
     assert os.environ["RELPOS_TRUST"] == "mine,other,more,scores"
 
 
-def test_a_text_is_no_permission() -> None:
+def test_a_text_is_no_permission():
     asked(["the cat trust=evil [MASK]", "text=[position._target_=evil.X]"])
     assert "RELPOS_TRUST" not in os.environ
 
 
-def test_trust_wants_the_name_of_a_module(refused: Any) -> None:
+def test_trust_wants_the_name_of_a_module(refused):
     assert "trust=../evil: the name of a module is expected" in refused("params", "trust=../evil")
 
 
 @pytest.mark.parametrize(
     "more", [["position._target_=evil.X"], ["--config-dir", "mine", "position=mine"]]
 )
-def test_a_class_of_the_current_folder_is_found(
-    more: list[str], tmp_path: Path, python: str
-) -> None:
+def test_a_class_of_the_current_folder_is_found(more, tmp_path, python):
     (tmp_path / "evil.py").write_text(EVIL.format(marker=tmp_path / "marker"))
     (tmp_path / "mine" / "position").mkdir(parents=True)
     (tmp_path / "mine" / "position" / "mine.yaml").write_text("_target_: evil.X\n_partial_: true\n")
@@ -296,7 +282,7 @@ def test_a_class_of_the_current_folder_is_found(
 
 
 @pytest.mark.full
-def test_a_file_of_the_current_folder_takes_no_package_place(tmp_path: Path) -> None:
+def test_a_file_of_the_current_folder_takes_no_package_place(tmp_path):
     """The order in which Python looks: the working directory comes last, and only if a module of it
     is asked for."""
     (tmp_path / "yaml.py").write_text("raise SystemExit('shadowed')\n")
@@ -348,8 +334,8 @@ assert relpos.run(relpos.compose("pretrain", overrides)).state == "finished"
 @pytest.mark.slow
 @pytest.mark.full  # real processes, which import torch
 def test_a_file_of_the_working_directory_is_no_module_of_the_processes_that_the_package_starts(
-    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    toy_runs, tmp_path, monkeypatch
+):
     (tmp_path / "script").mkdir()
     (tmp_path / "script" / "mine.py").write_text(STARTS_PROCESSES)
     (tmp_path / "here").mkdir()
@@ -372,9 +358,7 @@ def test_a_file_of_the_working_directory_is_no_module_of_the_processes_that_the_
 @pytest.mark.parametrize(
     "flag", ["--experimental-rerun=FILE", "--experimental-rerun", "--experimental=FILE"]
 )
-def test_a_run_that_hydra_has_pickled_is_not_unpickled(
-    flag: str, tmp_path: Path, refused: Any, monkeypatch: Any
-) -> None:
+def test_a_run_that_hydra_has_pickled_is_not_unpickled(flag, tmp_path, refused, monkeypatch):
     class Evil:
         def __reduce__(self) -> Any:
             return os.mkdir, (str(tmp_path / "marker"),)
@@ -395,9 +379,7 @@ def test_a_run_that_hydra_has_pickled_is_not_unpickled(
     ({"base": ["data=toy"], "rows": {"a": ["pretrain.network=stranger/model"]}}, "network=stranger/model", ""),
     ({"base": ["data=toy"], "network": "stranger/model"}, "network: stranger/model", ""),
 ])  # fmt: skip
-def test_an_experiment_file_uses_no_network_unasked(
-    changes: dict[str, Any], word: str, typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_experiment_file_uses_no_network_unasked(changes, word, typed, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     monkeypatch.delenv("WANDB_MODE", raising=False)
     monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a connection"))

@@ -20,7 +20,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "relpos_test_module"
 
 
-def test_it_is_called_when_the_module_is_whole_and_once(module: str) -> None:
+def test_it_is_called_when_the_module_is_whole_and_once(module):
     seen: list[int] = []
     when_imported(module, lambda: seen.append(sys.modules[module].value))
     assert seen == []
@@ -29,14 +29,14 @@ def test_it_is_called_when_the_module_is_whole_and_once(module: str) -> None:
     assert seen == [1]
 
 
-def test_it_is_called_at_once_where_the_module_is_there_already(module: str) -> None:
+def test_it_is_called_at_once_where_the_module_is_there_already(module):
     __import__(module)
     seen: list[int] = []
     when_imported(module, lambda: seen.append(1))
     assert seen == [1]
 
 
-def test_import_relpos_alone_loads_neither_torch_nor_transformers() -> None:
+def test_import_relpos_alone_loads_neither_torch_nor_transformers():
     code = "import relpos, sys; assert not {'transformers', 'torch', 'hydra'} & sys.modules.keys()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -8,7 +8,6 @@ from torch.nn import functional
 from relpos.analysis.likelihood import FillMask, Score, pseudo_log_likelihoods
 from relpos.analysis.shuffle_gap import MIRROR, MIRRORED, gaps, shuffled
 from relpos.data.objective import next_tokens
-from relpos.data.store import Store
 from relpos.data.tokenizer import CLS, SEP, Tokenizer
 from relpos.data.words import Words
 from relpos.measures.kinds.attention import attention_mass
@@ -36,9 +35,7 @@ def log_probability(model: MaskedLM, ids: list[int]) -> list[float]:
     return found
 
 
-def test_the_loss_is_that_of_each_token_given_those_before_it(
-    tokenizer: Tokenizer, store: Store
-) -> None:
+def test_the_loss_is_that_of_each_token_given_those_before_it(tokenizer, store):
     model, examples = network(tokenizer, "fixed"), store.examples("heldout", "pair", 64, 3)
     found = gaps(model, examples, {})
     for example in range(3):
@@ -54,8 +51,8 @@ def test_the_loss_is_that_of_each_token_given_those_before_it(
 
 
 def test_both_gaps_count_the_same_tokens_and_a_causal_network_sees_direction_without_positions(
-    tokenizer: Tokenizer, store: Store
-) -> None:
+    tokenizer, store
+):
     model, examples = network(tokenizer), store.examples("heldout", "pair", 64, 20)
     in_random_order, reversed_rows = (
         gaps(model, examples, shuffled(Words(tokenizer))),
@@ -75,9 +72,7 @@ def test_both_gaps_count_the_same_tokens_and_a_causal_network_sees_direction_wit
     )
 
 
-def test_a_sentence_has_the_probability_of_its_tokens_one_after_another(
-    tokenizer: Tokenizer,
-) -> None:
+def test_a_sentence_has_the_probability_of_its_tokens_one_after_another(tokenizer):
     model, text = network(tokenizer, "rope"), "the cat sat."
     ids = tokenizer.encode(text)
     expected = log_probability(model, [CLS, *map(int, ids)])
@@ -89,7 +84,7 @@ def test_a_sentence_has_the_probability_of_its_tokens_one_after_another(
         )
 
 
-def test_a_mask_is_filled_from_what_stands_before_it(tokenizer: Tokenizer) -> None:
+def test_a_mask_is_filled_from_what_stands_before_it(tokenizer):
     model = network(tokenizer, "fixed")
     one, two = (
         FillMask(model, tokenizer)(text)
@@ -104,7 +99,7 @@ def test_a_mask_is_filled_from_what_stands_before_it(tokenizer: Tokenizer) -> No
     )
 
 
-def test_no_attention_goes_to_later_tokens(tokenizer: Tokenizer) -> None:
+def test_no_attention_goes_to_later_tokens(tokenizer):
     texts = torch.randint(5, tokenizer.size, (4, 12), generator=torch.Generator().manual_seed(0))
     for position in ("rope", "synthesizer_random"):
         found = attention_mass(network(tokenizer, position), texts)
@@ -112,7 +107,7 @@ def test_no_attention_goes_to_later_tokens(tokenizer: Tokenizer) -> None:
         np.testing.assert_allclose(np.array(found["mass"]).sum(2) + found["before"], 1, atol=1e-6)
 
 
-def test_loss_by_length_predicts_all_tokens_of_text(tokenizer: Tokenizer, store: Store) -> None:
+def test_loss_by_length_predicts_all_tokens_of_text(tokenizer, store):
     texts = heldout_texts(store, 16, 300, next_tokens)
     found = [loss_by_length(network(tokenizer, "fixed"), texts, n, "fp32") for n in (8, 16)]
     assert {scores["predicted"] for scores in found} == {sum(len(ids) for ids, _ in texts)}

@@ -15,7 +15,7 @@ def fit_tisa(curve: ArrayLike, functions: int = 5) -> Fit:
     return fit_heads(np.asarray(curve, np.float64)[None], functions)[0]
 
 
-def test_one_basis_function_is_found() -> None:
+def test_one_basis_function_is_found():
     found = fit_tisa(0.5 - 2.0 * np.exp(-0.4 * (OFFSETS - 3.0) ** 2), functions=1)
     assert found.amplitude == pytest.approx([-2.0])
     assert found.sharpness == pytest.approx([0.4])
@@ -24,17 +24,17 @@ def test_one_basis_function_is_found() -> None:
     assert found.r2 == pytest.approx(1.0)
 
 
-def test_noise_is_not_met_and_a_constant_is() -> None:
+def test_noise_is_not_met_and_a_constant_is():
     assert fit_tisa(np.random.default_rng(0).standard_normal(63)).r2 < 0.8
     assert fit_tisa(np.full(63, 2.0)).r2 == pytest.approx(1.0)
 
 
-def test_too_few_offsets_are_refused() -> None:
+def test_too_few_offsets_are_refused():
     with pytest.raises(RelposError, match="7 offsets are too few for the 16 parameters"):
         fit_tisa(np.arange(7.0), functions=5)
 
 
-def test_profiles_made_from_known_basis_functions_are_met_to_one_part_in_ten_thousand() -> None:
+def test_profiles_made_from_known_basis_functions_are_met_to_one_part_in_ten_thousand():
     draw = np.random.default_rng(1)
     offsets = np.arange(-63.0, 64.0)
     curves = []
@@ -48,7 +48,7 @@ def test_profiles_made_from_known_basis_functions_are_met_to_one_part_in_ten_tho
     assert min(fit.r2 for fit in fit_heads(curves, functions=5)) >= 0.9999
 
 
-def test_weights_say_which_offsets_must_be_met() -> None:
+def test_weights_say_which_offsets_must_be_met():
     curve = np.where(
         OFFSETS < 0, np.exp(-0.1 * (OFFSETS + 10.0) ** 2), 3 * np.exp(-0.1 * (OFFSETS - 10.0) ** 2)
     )
@@ -58,6 +58,6 @@ def test_weights_say_which_offsets_must_be_met() -> None:
     assert left.centre == pytest.approx([-10.0], abs=0.1)
 
 
-def test_numbers_that_are_not_finite_are_refused() -> None:
+def test_numbers_that_are_not_finite_are_refused():
     with pytest.raises(RelposError, match="finite"):
         fit_tisa(np.full(63, np.nan))

@@ -22,16 +22,16 @@ OFFSETS = np.arange(-8, 9)
         (np.sin(3.0 * OFFSETS) * 2, "other"),
     ],
 )
-def test_kinds(kernel: np.ndarray, expected: str) -> None:
+def test_kinds(kernel, expected):
     assert kind(kernel) == expected
 
 
-def test_a_mirrored_kernel_is_of_the_mirrored_kind() -> None:
+def test_a_mirrored_kernel_is_of_the_mirrored_kind():
     previous = 3.0 * (OFFSETS == -1) + 0.1 * np.cos(OFFSETS)
     assert [kind(previous), kind(previous[::-1])] == ["previous", "next"]
 
 
-def test_few_kernels_in_random_order_have_a_kind() -> None:
+def test_few_kernels_in_random_order_have_a_kind():
     noise = np.random.default_rng(0).standard_normal((200, 17))
     assert kinds_by_chance(noise) < 0.15
     narrow = noise[:, 6:11]
@@ -40,12 +40,12 @@ def test_few_kernels_in_random_order_have_a_kind() -> None:
     assert [kind(each) for each in noise].count("other") > 150
 
 
-def test_offsets_without_a_value_change_nothing() -> None:
+def test_offsets_without_a_value_change_nothing():
     padded = np.pad(3.0 * (OFFSETS == -1), 4, constant_values=np.nan)
     assert kind(padded) == "previous"
 
 
-def test_a_kernel_of_three_offsets_has_a_kind() -> None:
+def test_a_kernel_of_three_offsets_has_a_kind():
     assert [kind([3.0, 0.0, 0.0]), kind([0.0, 0.0, 3.0]), kind([3.0, 0.0, 3.0])] == [
         "previous",
         "next",
@@ -53,7 +53,7 @@ def test_a_kernel_of_three_offsets_has_a_kind() -> None:
     ]
 
 
-def test_offset_0_is_known_where_one_side_is_hidden() -> None:
+def test_offset_0_is_known_where_one_side_is_hidden():
     for place, expected in ((-1, "previous"), (-5, "other")):
         kernel = np.where(OFFSETS > 0, np.nan, 3.0 * (place == OFFSETS))
         assert kind(kernel) == expected

@@ -45,14 +45,14 @@ def texts(lengths: list[int]) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("words", [None, Fives()], ids=["plain", "within_word"])
-def test_it_is_the_sum_over_tokens_masked_one_at_a_time(words: Words | None) -> None:
+def test_it_is_the_sum_over_tokens_masked_one_at_a_time(words):
     model, sentences = model_of("composite").eval(), texts([4, 7, 4, 1, 7])
     expected = [defined(model, ids.tolist(), words) for ids in sentences]
     assert pseudo_log_likelihoods(model, sentences, words) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("words", [None, Fives()], ids=["plain", "within_word"])
-def test_given_tokens_are_read_and_not_scored(words: Words | None) -> None:
+def test_given_tokens_are_read_and_not_scored(words):
     model, sentences, given = model_of("composite").eval(), texts([4, 7, 4, 7]), [0, 3, 2, 6]
     expected = [
         defined(model, ids.tolist(), words, first)
@@ -63,7 +63,7 @@ def test_given_tokens_are_read_and_not_scored(words: Words | None) -> None:
     )
 
 
-def test_the_later_pieces_of_a_word_are_masked_too_and_the_earlier_ones_are_not() -> None:
+def test_the_later_pieces_of_a_word_are_masked_too_and_the_earlier_ones_are_not():
     ids = np.array([[6, 7, 9, 8]])
     rows = masked_rows(ids, Fives().numbers(ids), MASK)[0]
     assert rows.tolist() == [
@@ -74,9 +74,7 @@ def test_the_later_pieces_of_a_word_are_masked_too_and_the_earlier_ones_are_not(
     ]
 
 
-def test_it_is_computed_in_float32_under_bfloat16_and_training(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_it_is_computed_in_float32_under_bfloat16_and_training(monkeypatch):
     model, sentences = model_of("tisa").float().train(), texts([5, 5])
     expected = pseudo_log_likelihoods(model, sentences, None)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -85,7 +83,7 @@ def test_it_is_computed_in_float32_under_bfloat16_and_training(
 
 
 @pytest.mark.parametrize("position", POSITIONS)
-def test_the_output_at_one_token_is_that_of_all(position: str) -> None:
+def test_the_output_at_one_token_is_that_of_all(position):
     model = model_of(position).eval()
     ids, at = torch.from_numpy(np.stack(texts([9, 9, 9]))), torch.tensor([0, 8, 4])
     assert torch.allclose(

@@ -56,18 +56,14 @@ def forward(tokenizer: Tokenizer, store: Store) -> MaskedLM:
     return model.eval()
 
 
-def test_a_kernel_of_one_direction_has_learned_an_order(
-    forward: MaskedLM, tokenizer: Tokenizer, store: Store
-) -> None:
+def test_a_kernel_of_one_direction_has_learned_an_order(forward, tokenizer, store):
     for packing in ("pair", "document"):
         gap = gaps(forward, store.examples("heldout", packing, 64, 60), shuffled(Words(tokenizer)))
         assert all(low > 0 for low, _ in gap.intervals.values())
         assert gap.gaps["2"] < gap.gaps["all"]
 
 
-def test_a_kernel_of_one_direction_has_learned_the_direction(
-    forward: MaskedLM, store: Store
-) -> None:
+def test_a_kernel_of_one_direction_has_learned_the_direction(forward, store):
     for packing in ("pair", "document"):
         [(low, _)] = gaps(
             forward, store.examples("heldout", packing, 64, 60), MIRRORED
@@ -75,9 +71,7 @@ def test_a_kernel_of_one_direction_has_learned_the_direction(
         assert low > 0
 
 
-def test_a_kernel_of_one_direction_is_better_than_its_mirror_image(
-    forward: MaskedLM, tokenizer: Tokenizer
-) -> None:
+def test_a_kernel_of_one_direction_is_better_than_its_mirror_image(forward, tokenizer):
     pairs = ToyPairs(count=15).pairs()
     found = minimal_pairs(forward, tokenizer, pairs).summary()["same_words"]
     mirrored = minimal_pairs(one_directional(deepcopy(forward), -1), tokenizer, pairs).summary()[
@@ -89,9 +83,7 @@ def test_a_kernel_of_one_direction_is_better_than_its_mirror_image(
 
 @pytest.mark.parametrize("form", ["within_word", "plain"])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_without_positions_pairs_of_the_same_words_are_ties(
-    tokenizer: Tokenizer, form: str, seed: int
-) -> None:
+def test_without_positions_pairs_of_the_same_words_are_ties(tokenizer, form, seed):
     scores = minimal_pairs(
         network(tokenizer, seed=seed), tokenizer, ToyPairs(count=8).pairs(), form
     )
@@ -102,14 +94,14 @@ def test_without_positions_pairs_of_the_same_words_are_ties(
     assert set(scores.right[~scores.same]) <= {0.0, 1.0}
 
 
-def test_with_positions_they_are_not(tokenizer: Tokenizer) -> None:
+def test_with_positions_they_are_not(tokenizer):
     right = minimal_pairs(
         network(tokenizer, "absolute"), tokenizer, ToyPairs(count=8).pairs()
     ).right
     assert 0.5 not in right
 
 
-def test_a_sentence_that_is_too_long_is_refused_with_its_place(tokenizer: Tokenizer) -> None:
+def test_a_sentence_that_is_too_long_is_refused_with_its_place(tokenizer):
     pair = PairItem("own", ("the dog " * 40, "the cat"), "own.txt, line 3")
     with pytest.raises(
         RelposError,
@@ -118,7 +110,7 @@ def test_a_sentence_that_is_too_long_is_refused_with_its_place(tokenizer: Tokeni
         minimal_pairs(network(tokenizer, "absolute"), tokenizer, [pair])
 
 
-def test_a_summary_pools_pairs_with_the_same_words_and_the_others() -> None:
+def test_a_summary_pools_pairs_with_the_same_words_and_the_others():
     scores = PairScores(
         np.array([1.0, 0.5, 0.0, 1.0]),
         np.array([0.5, 0.5, 0.5, 0.25]),
@@ -144,7 +136,7 @@ def texts(count: int = 40, n: int = 12) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("position", POSITIONS)
-def test_the_attention_adds_up_to_one(position: str) -> None:
+def test_the_attention_adds_up_to_one(position):
     found = attention_mass(model_of(position), texts(4))
     total = np.array(found["mass"]).sum(-1) + found["before"] + found["after"]
     # each half of a head by itself
@@ -153,14 +145,14 @@ def test_the_attention_adds_up_to_one(position: str) -> None:
 
 
 @pytest.mark.parametrize("conv", CONVS)
-def test_a_convolution_leaves_the_attention_of_the_heads_that_have_scores(conv: str) -> None:
+def test_a_convolution_leaves_the_attention_of_the_heads_that_have_scores(conv):
     model = model_of("none", conv)
     found = attention_mass(model, texts(4))
     scored = model.encoder.layers[0].attention.scored  # type: ignore[union-attr]
     assert [len(row) for row in found["mass"]] == [scored, scored]
 
 
-def test_the_attention_of_a_kernel_at_plus_one_goes_to_the_next_token() -> None:
+def test_the_attention_of_a_kernel_at_plus_one_goes_to_the_next_token():
     found = attention_mass(one_directional(model_of("fixed")), texts(4))
     next_token = found["offsets"].index(1)
     assert np.array(found["mass"])[..., next_token].min() > 0.9

@@ -12,7 +12,7 @@ from schemes import POSITIONS, model_of, network, node, preset
 
 
 @pytest.mark.parametrize("name", POSITIONS)
-def test_the_terms_are_those_that_the_kernel_adds(name: str) -> None:
+def test_the_terms_are_those_that_the_kernel_adds(name):
     encoder = model_of(name).eval().encoder
     for call in record(encoder, random_ids(encoder, 2, 9)):
         like = torch.zeros(2, 4 if encoder.position.splits else 2, 9, 4, dtype=torch.float64)
@@ -23,7 +23,7 @@ def test_the_terms_are_those_that_the_kernel_adds(name: str) -> None:
         )
 
 
-def test_over_the_offsets_stands_the_mean_of_each_diagonal() -> None:
+def test_over_the_offsets_stands_the_mean_of_each_diagonal():
     found = pattern(model_of("synthesizer_random").eval().encoder, layer=1, length=6)
     assert found.mean.shape == (2, 11)
     assert float(found.mean[1, 5 + 2]) == pytest.approx(
@@ -33,7 +33,7 @@ def test_over_the_offsets_stands_the_mean_of_each_diagonal() -> None:
     assert bool((found.low <= found.high + 1e-6).all())
 
 
-def test_what_does_not_depend_on_tokens_has_no_spread() -> None:
+def test_what_does_not_depend_on_tokens_has_no_spread():
     spread = {}
     for name in ("tisa", "dynamic"):
         found = pattern(model_of(name).eval().encoder, length=8)
@@ -42,7 +42,7 @@ def test_what_does_not_depend_on_tokens_has_no_spread() -> None:
 
 
 @pytest.mark.parametrize("name", ["absolute", "alibi", "rope"])
-def test_tokens_that_are_not_seen_have_no_value(name: str) -> None:
+def test_tokens_that_are_not_seen_have_no_value(name):
     window, ahead = (
         preset("position", "window", reach=2),
         torch.ones(6, 6, dtype=torch.bool).triu(1),
@@ -56,7 +56,7 @@ def test_tokens_that_are_not_seen_have_no_value(name: str) -> None:
         assert torch.equal(pattern(model.eval().encoder, length=6).matrix[0].isnan(), unseen)
 
 
-def test_turned_queries_of_ones_follow_the_formula_of_rope() -> None:
+def test_turned_queries_of_ones_follow_the_formula_of_rope():
     found = pattern(model_of("rope").eval().encoder, length=8, trained=False)
     offsets = torch.arange(-7.0, 8.0)
     waves = [10000 ** (-m / 2) for m in range(2)]  # head_dim 4
@@ -64,14 +64,14 @@ def test_turned_queries_of_ones_follow_the_formula_of_rope() -> None:
     torch.testing.assert_close(found.mean[0], expected, atol=1e-5, rtol=1e-5)
 
 
-def test_rows_added_to_the_embeddings_are_drawn_as_their_products() -> None:
+def test_rows_added_to_the_embeddings_are_drawn_as_their_products():
     encoder = model_of("absolute").eval().encoder
     found = pattern(encoder, length=6, trained=False)
     rows = encoder.position.table.detach().float()[:6]
     torch.testing.assert_close(found.matrix[0], rows @ rows.t() / 6**0.5)
 
 
-def test_trained_rows_are_drawn_as_queries_and_keys_see_them() -> None:
+def test_trained_rows_are_drawn_as_queries_and_keys_see_them():
     encoder = model_of("absolute").eval().encoder
     found = pattern(encoder, length=6)
     assert found.matrix.shape == (2, 6, 6)
@@ -84,13 +84,13 @@ def test_trained_rows_are_drawn_as_queries_and_keys_see_them() -> None:
     assert float(flat.matrix.abs().max()) < 1e-5
 
 
-def test_nothing_to_see_is_none_and_no_such_layer_is_refused() -> None:
+def test_nothing_to_see_is_none_and_no_such_layer_is_refused():
     assert pattern(model_of("none").eval().encoder) is None
     with pytest.raises(RelposError, match="layer=3: there are 2"):
         pattern(model_of("fixed").eval().encoder, layer=2)
 
 
-def test_reveal_fills_tables_of_zeros_alone() -> None:
+def test_reveal_fills_tables_of_zeros_alone():
     scheme = preset("position", "composite")(model_of("none").encoder.shape)
     before = scheme.query.clone()
     assert reveal(scheme)
@@ -99,7 +99,7 @@ def test_reveal_fills_tables_of_zeros_alone() -> None:
     assert not reveal(scheme)
 
 
-def test_every_preset_can_be_drawn() -> None:
+def test_every_preset_can_be_drawn():
     empty = [
         name
         for name in POSITIONS

@@ -52,13 +52,13 @@ def looped(encoder: Any, layer: int) -> torch.Tensor:
     "block", [{}, {"norm_first": True, "norm": "rms", "bias": False, "qk_norm": True}]
 )
 @torch.no_grad()
-def test_equals_loops(block: dict[str, Any]) -> None:
+def test_equals_loops(block):
     encoder = network(preset("position", "absolute"), **block).encoder
     torch.testing.assert_close(profiles(encoder, 1, N), looped(encoder, 1), atol=1e-10, rtol=0)
 
 
 @pytest.mark.parametrize("conv", ["qk", "canon", "inkling", "kv_shift"])
-def test_queries_and_keys_that_read_their_neighbours_have_no_profile(conv: str) -> None:
+def test_queries_and_keys_that_read_their_neighbours_have_no_profile(conv):
     with pytest.raises(RelposError, match="not linear maps"):
         profiles(network(preset("position", "absolute"), conv=preset("conv", conv)).encoder, 0, N)
 
@@ -67,6 +67,6 @@ def test_queries_and_keys_that_read_their_neighbours_have_no_profile(conv: str) 
     ("position", "layer", "said"),
     [("tisa", 0, "Tisa adds nothing to the embeddings"), ("absolute", 2, "layer=3: there are 2")],
 )
-def test_what_has_no_profile_is_refused(position: str, layer: int, said: str) -> None:
+def test_what_has_no_profile_is_refused(position, layer, said):
     with pytest.raises(RelposError, match=said):
         profiles(model_of(position).encoder, layer, N)

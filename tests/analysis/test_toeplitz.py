@@ -8,21 +8,21 @@ from relpos.analysis.toeplitz import diagonal_means
 from relpos.errors import RelposError
 
 
-def test_a_toeplitz_matrix_has_one() -> None:
+def test_a_toeplitz_matrix_has_one():
     assert toeplitz_r2([[1, 2, 3], [0, 1, 2], [5, 0, 1]]) == 1.0
 
 
-def test_a_constant_matrix_counts_as_toeplitz() -> None:
+def test_a_constant_matrix_counts_as_toeplitz():
     assert toeplitz_r2(np.ones((4, 4))) == 1.0
 
 
 @pytest.mark.parametrize("matrix", [[[1.0, 2.0]], [1.0], [[float("nan")]], np.zeros((0, 0))])
-def test_what_is_no_square_of_numbers_is_refused(matrix: object) -> None:
+def test_what_is_no_square_of_numbers_is_refused(matrix):
     with pytest.raises(RelposError):
         toeplitz_r2(matrix)
 
 
-def test_equals_a_double_loop() -> None:
+def test_equals_a_double_loop():
     matrix = np.random.default_rng(0).standard_normal((9, 9)).cumsum(1)
     residual = 0.0
     for i in range(9):
@@ -34,12 +34,12 @@ def test_equals_a_double_loop() -> None:
     assert toeplitz_r2(matrix) == pytest.approx(1 - residual / total, abs=1e-12)
 
 
-def test_the_mean_of_a_diagonal_stands_at_its_offset() -> None:
+def test_the_mean_of_a_diagonal_stands_at_its_offset():
     means = diagonal_means([[1.0, 2.0], [4.0, 3.0]])
     assert means.tolist() == [4.0, 2.0, 2.0]
 
 
-def test_the_main_diagonal_can_be_left_out() -> None:
+def test_the_main_diagonal_can_be_left_out():
     chance = np.random.default_rng(0)
     matrix = chance.normal(size=(6, 6))
     rest = [(i, j) for i in range(6) for j in range(6) if i != j]

@@ -4,13 +4,12 @@ continuation."""
 import pytest
 
 from relpos.data.pairs import PairItem
-from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.measures.kinds.pairs import minimal_pairs
 from schemes import model_of
 
 
-def test_several_texts_that_are_tied_share_a_right_answer(tokenizer: Tokenizer) -> None:
+def test_several_texts_that_are_tied_share_a_right_answer(tokenizer):
     model = model_of("none", vocabulary=tokenizer.size)
     orders = ("the cat sees the dog .", "the dog sees the cat .", "dog the sees cat the .")
     worst = "the the the the the the"
@@ -33,7 +32,7 @@ def test_several_texts_that_are_tied_share_a_right_answer(tokenizer: Tokenizer) 
     )
 
 
-def test_a_token_that_reaches_over_the_end_of_what_is_given_is_scored(tokenizer: Tokenizer) -> None:
+def test_a_token_that_reaches_over_the_end_of_what_is_given_is_scored(tokenizer):
     """`cats` is one piece or another cut than `cat` and `s`: either way nothing of what follows is
     left out."""
     model = model_of("fixed", vocabulary=tokenizer.size, max_positions=64)
@@ -41,7 +40,7 @@ def test_a_token_that_reaches_over_the_end_of_what_is_given_is_scored(tokenizer:
     assert minimal_pairs(model, tokenizer, [item]).right.tolist() in ([0.0], [1.0])
 
 
-def test_a_continuation_of_which_nothing_is_left_is_refused(tokenizer: Tokenizer) -> None:
+def test_a_continuation_of_which_nothing_is_left_is_refused(tokenizer):
     model = model_of("fixed", vocabulary=tokenizer.size, max_positions=64)
     item = PairItem("a", ("the cat ", "the cat ."), "own.jsonl line 3", ("the cat", "the cat"))
     with pytest.raises(

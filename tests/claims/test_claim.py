@@ -20,7 +20,7 @@ OF_PAPERS = [*(f"C{n:02}" for n in range(1, 26)), *(f"W{n:02}" for n in range(1,
 IDS = [claim.id for claim in files.load("all") if not claim.measure]
 
 
-def test_all_claims_are_there() -> None:
+def test_all_claims_are_there():
     """The papers' 47, and those across them, of which there may be more."""
     chang, wennberg, across = (
         [claim.id for claim in files.load(paper) if not claim.measure]
@@ -34,7 +34,7 @@ def test_all_claims_are_there() -> None:
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_each_has_a_judgement_of_known_rows_or_says_what_would_test_it(name: str) -> None:
+def test_each_has_a_judgement_of_known_rows_or_says_what_would_test_it(name):
     claim = of_id(name)
     assert claim.says
     assert claim.source
@@ -55,7 +55,7 @@ def verdicts(name: str, *made: Scale) -> tuple[list[str], str]:
     return [finding.verdict for finding in claim.findings], claim.head.verdict
 
 
-def test_the_headline_is_the_verdict_of_the_largest_scale_that_was_run() -> None:
+def test_the_headline_is_the_verdict_of_the_largest_scale_that_was_run():
     assert verdicts("C01") == ([], "not run")
     assert verdicts("C06") == ([], "not tested")
     clear = {"dynamic": glue(64.0), "fixed": glue(60.0, -1)}
@@ -66,7 +66,7 @@ def test_the_headline_is_the_verdict_of_the_largest_scale_that_was_run() -> None
     )
 
 
-def test_contrasts_have_variants_with_the_bounds_that_stood_before_the_runs() -> None:
+def test_contrasts_have_variants_with_the_bounds_that_stood_before_the_runs():
     bounds = {"loss": 0.02, "order": 0.05}
     variants = [claim for claim in files.load("all") if claim.measure]
     assert len(variants) == 44
@@ -80,7 +80,7 @@ COMPARE_ROWS = ["C01", "C02", "C03", "C04", "C05", "C13", "C15", "C17", "C18", "
 
 
 @pytest.mark.parametrize("name", COMPARE_ROWS)
-def test_every_claim_that_compares_rows_can_be_decided_in_nats(name: str) -> None:
+def test_every_claim_that_compares_rows_can_be_decided_in_nats(name):
     near = {
         base: [base + by / 1000 for by in JITTER] for base in (-5.0, 0.0, 1.0)
     }  # of losses, less is worse: none is on the plateau
@@ -108,7 +108,7 @@ def test_every_claim_that_compares_rows_can_be_decided_in_nats(name: str) -> Non
         ("C03/order", 0.04, "fails"),
     ],
 )
-def test_a_variant_compares_the_rows_in_nats(name: str, gain: float, expected: str) -> None:
+def test_a_variant_compares_the_rows_in_nats(name, gain, expected):
     measure = name.partition("/")[2]
     values = {
         "dynamic": [1 + gain + jitter / 1000 for jitter in JITTER],
@@ -119,7 +119,7 @@ def test_a_variant_compares_the_rows_in_nats(name: str, gain: float, expected: s
     assert verdicts("C03", made) == ([], "not run")
 
 
-def test_rows_are_overrides_that_compose() -> None:
+def test_rows_are_overrides_that_compose():
     rows = files.rows()
     composed = [compose("pretrain", overrides) for overrides in rows.values()]
     expected = [
@@ -132,13 +132,13 @@ def test_rows_are_overrides_that_compose() -> None:
     assert len(set(map(str, expected))) == len(rows)  # no two are the same model
 
 
-def test_tables_name_claims_that_exist() -> None:
+def test_tables_name_claims_that_exist():
     assert {claim for file in experiments() for claim in file.claims} <= set(IDS)
     (claim,) = page([of_id("C20")], scales(), experiments()).claims
     assert claim.tables[:2] == ["conv_heads", "order_real"]
 
 
-def test_what_a_claim_says_to_run_makes_its_rows_and_pre_trainings_enough_for_a_verdict() -> None:
+def test_what_a_claim_says_to_run_makes_its_rows_and_pre_trainings_enough_for_a_verdict():
     made = {name: scheme(overrides) for name, overrides in files.rows().items()}
     for claim in files.load("all"):
         given = dict(
@@ -156,14 +156,14 @@ def test_what_a_claim_says_to_run_makes_its_rows_and_pre_trainings_enough_for_a_
             assert len(file.pretrain_seeds or ()) > 1 or given["pretrain_seeds"] == "2", claim.id
 
 
-def test_every_claim_that_runs_can_decide_says_a_command_as_do_its_variants() -> None:
+def test_every_claim_that_runs_can_decide_says_a_command_as_do_its_variants():
     silent = {claim.id for claim in files.load("all") if claim.judgement and not claim.run}
     no_runs = {"C11", "C22", "C23", "C24", "W17", "W22", "X01"}
     in_nats = {"X03", "X04", "X05", "X06", "X07", "X08", "X09"}  # no table fine-tunes their rows
     assert silent == no_runs | in_nats
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path, capsys):
     path = Path(called("claims", ["paper=chang2021", "ids=[C01,C11,C22]"]))
     said = capsys.readouterr().out
     assert "C01  not run  fixed, dynamic and composite each beat absolute positions" in said
@@ -190,7 +190,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["ids=[C99]"], "ids: unknown claim 'C99'"),
     ],
 )
-def test_a_mistake_in_a_claim_is_one_line(overrides: list[str], message: str) -> None:
+def test_a_mistake_in_a_claim_is_one_line(overrides, message):
     with pytest.raises(RelposError) as caught:
         called("claims", overrides)
     assert message in str(caught.value)
@@ -215,9 +215,7 @@ def test_a_mistake_in_a_claim_is_one_line(overrides: list[str], message: str) ->
         ({"rule": "parameters", "few": []}, "many: Field required"),
     ],
 )
-def test_a_wrong_rule_or_argument_is_named_with_the_claim(
-    test: dict[str, object], message: str
-) -> None:
+def test_a_wrong_rule_or_argument_is_named_with_the_claim(test, message):
     with pytest.raises(RelposError) as caught:
         _ = files.Claim("C99", "", "", test=test).judgement
     assert str(caught.value).startswith("claim C99: test: ")
@@ -233,9 +231,7 @@ M01:
 """
 
 
-def test_a_claim_of_one_s_own_is_an_entry_in_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_claim_of_one_s_own_is_an_entry_in_a_file(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
     (tmp_path / "mine.yaml").write_text(MINE, encoding="utf-8")
     claim, in_loss = files.load("mine")
@@ -247,9 +243,7 @@ def test_a_claim_of_one_s_own_is_an_entry_in_a_file(
 @pytest.mark.parametrize(
     "text", ["{says: a, source: b}", "{says: a, source: b, test: {rule: contrast}, not_tested: c}"]
 )
-def test_a_claim_is_judged_or_says_why_not(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_claim_is_judged_or_says_why_not(text, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
     (tmp_path / "mine.yaml").write_text(f"M01: {text}", encoding="utf-8")
     with pytest.raises(
@@ -258,9 +252,7 @@ def test_a_claim_is_judged_or_says_why_not(
         files.load("mine")
 
 
-def test_a_claim_across_papers_has_the_headline_of_another_protocol_where_it_was_run_at_this_alone() -> (
-    None
-):
+def test_a_claim_across_papers_has_the_headline_of_another_protocol_where_it_was_run_at_this_alone():
     of_row = {"canon_left": (1.1, 1), "rope": (1.0, -1), "dynamic": (1.1, 1), "fixed": (1.0, -1)}
     rows = {
         row: {"loss": [mean + by / 1000 for by in JITTER[::order]]}

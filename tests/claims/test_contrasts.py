@@ -52,12 +52,12 @@ WAYS = [(keys, *way) for keys, ways in (ABOVE, NO_LOSS, NO_GAIN, BETWEEN) for wa
 
 
 @pytest.mark.parametrize(("keys", "gain", "expected"), WAYS)
-def test_a_difference_beside_its_bounds(keys: dict[str, float], gain: float, expected: str) -> None:
+def test_a_difference_beside_its_bounds(keys, gain, expected):
     test = contrasts(("new", "old"), **keys)
     assert verdict(test, new=60 + gain, old=60.0) == expected
 
 
-def test_all_pairs_must_be_above_and_one_below_is_enough_to_fail() -> None:
+def test_all_pairs_must_be_above_and_one_below_is_enough_to_fail():
     test = contrasts(("new", "old"), ("newer", "old"))
     assert verdict(test, new=63.0, newer=64.0, old=60.0) == "holds"
     assert verdict(test, new=63.0, newer=57.0, old=60.0) == "fails"
@@ -65,7 +65,7 @@ def test_all_pairs_must_be_above_and_one_below_is_enough_to_fail() -> None:
 
 
 @pytest.mark.parametrize(("last", "expected"), [(0.3, HOLDS), (0.0, HOLDS), (-9.0, FAILS)])
-def test_over_rows_the_mean_of_the_differences_decides(last: float, expected: str) -> None:
+def test_over_rows_the_mean_of_the_differences_decides(last, expected):
     rows = {"base": glue(60.0), "one": glue(58.0, -1), "two": glue(59.0, -1)}
     rows["three"] = glue(60.0 - last, -1)
     pairs = [("base", "one"), ("base", "two"), ("base", "three")]
@@ -78,7 +78,7 @@ def test_over_rows_the_mean_of_the_differences_decides(last: float, expected: st
     assert only(test.verdicts(scales(scale(rows)))).verdict == "not run"
 
 
-def test_a_row_that_is_not_there_is_named() -> None:
+def test_a_row_that_is_not_there_is_named():
     made = scales(scale({"new": glue(63.0), "old": glue(60.0, -1)}))
     found = only(contrasts(("new", "old"), ("newer", "old")).verdicts(made))
     assert found.verdict == "not run"
@@ -87,12 +87,12 @@ def test_a_row_that_is_not_there_is_named() -> None:
     assert NEW.verdicts(scales()) == []
 
 
-def test_one_run_each_decides_nothing() -> None:
+def test_one_run_each_decides_nothing():
     found = only(NEW.verdicts(scales(scale({"new": {"cola": [40.0]}, "old": {"cola": [1.0]}}))))
     assert (found.verdict, found.figures) == ("undecided", "new − old +39.0 (one run each) in cola")
 
 
-def test_a_column_at_the_constant_answer_says_nothing() -> None:
+def test_a_column_at_the_constant_answer_says_nothing():
     new = {"rte": around(53.0), "cola": around(30.0)}
     made = scale({"new": new, "old": {"rte": around(50.0), "cola": around(20.0, -1)}})
     changed(made, lambda each: replace(each, metric="accuracy", majority=52.7, examples=277), "rte")
@@ -103,14 +103,14 @@ def test_a_column_at_the_constant_answer_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("expected", ["holds", "not run"])
-def test_a_bound_in_nine_columns_is_not_applied_to_fewer(expected: str) -> None:
+def test_a_bound_in_nine_columns_is_not_applied_to_fewer(expected):
     made = scale({"new": glue(60.25), "old": glue(60.0)})
     if expected == "not run":
         at_chance(made, "rte")
     assert only(contrasts(("new", "old"), below=0.5).verdicts(scales(made))).verdict == expected
 
 
-def test_a_claim_about_fewer_columns_asks_these_alone() -> None:
+def test_a_claim_about_fewer_columns_asks_these_alone():
     eight = [name for name in glue(0.0) if name != "mnli_mm"]
     made = scales(scale({"new": glue(62.0, mnli_mm=20.0), "old": glue(60.0, -1)}))
     found = only(replace(NEW, columns=eight).verdicts(made))
@@ -119,7 +119,7 @@ def test_a_claim_about_fewer_columns_asks_these_alone() -> None:
     assert only(replace(NEW, columns=["cola", "mnli_mm"]).verdicts(made)).verdict == "fails"
 
 
-def test_several_pre_trainings_are_the_units() -> None:
+def test_several_pre_trainings_are_the_units():
     made = scale({"new": {}, "old": {}})
     for row, shift in (("new", 1.0), ("old", 0.0)):
         values = {(p, s): 50 + shift * (1 + 0.2 * p) + s for p in range(3) for s in range(4)}
@@ -138,7 +138,7 @@ def with_seeds(seeds: dict[str, list[tuple[int, int]]], **means: float) -> Scale
     return made
 
 
-def test_a_claim_about_one_pre_training_borrows_the_spread_of_the_others() -> None:
+def test_a_claim_about_one_pre_training_borrows_the_spread_of_the_others():
     several = [(p, s) for p in range(3) for s in range(4)]
     made = with_seeds({"new": several, "old": [(0, s) for s in range(4)]}, new=52.0, old=50.0)
     assert only(NEW.verdicts(scales(made))).verdict == "undecided"
@@ -149,7 +149,7 @@ def test_a_claim_about_one_pre_training_borrows_the_spread_of_the_others() -> No
     assert "over 3 pre-training seeds, 2 degrees of freedom" in found.figures
 
 
-def test_one_shared_pre_training_does_not_make_pairs() -> None:
+def test_one_shared_pre_training_does_not_make_pairs():
     seeds = {"new": [(p, 0) for p in (0, 1, 2)], "old": [(p, 0) for p in (2, 3, 4)]}
     found = only(NEW.verdicts(scales(with_seeds(seeds, new=60.0, old=50.0))))
     assert found.verdict == "holds"
@@ -158,7 +158,7 @@ def test_one_shared_pre_training_does_not_make_pairs() -> None:
 
 
 @pytest.mark.parametrize("keys", [{"above": 0}, {"above": -0.5}, {"above": 3, "below": 5}])
-def test_fine_tunings_of_one_pre_training_decide_nothing(keys: dict[str, float]) -> None:
+def test_fine_tunings_of_one_pre_training_decide_nothing(keys):
     test, made = (
         contrasts(("new", "old"), **keys),
         scale({"new": glue(64.0), "old": glue(60.0, -1)}),
@@ -171,7 +171,7 @@ def test_fine_tunings_of_one_pre_training_decide_nothing(keys: dict[str, float])
 
 
 @pytest.mark.parametrize("keys", [{"above": 0}, {"below": 0.2}, {"above": 0, "over": "rows"}])
-def test_every_undecided_contrast_says_what_it_would_take(keys: dict[str, Any]) -> None:
+def test_every_undecided_contrast_says_what_it_would_take(keys):
     made = scale({"new": glue(60.05), "old": glue(60.0, -1)})
     found = only(contrasts(("new", "old"), **keys).verdicts(scales(made)))
     assert found.verdict == "undecided", found
@@ -195,7 +195,7 @@ def in_loss(made: Scale, *pairs: Sequence[str]) -> Any:
     return only(contrasts(*pairs, column="loss").verdicts(scales(made)))
 
 
-def test_of_two_rows_on_the_plateau_nothing_can_be_said() -> None:
+def test_of_two_rows_on_the_plateau_nothing_can_be_said():
     made = nats(none=(6.14, 0.0), absolute=(6.15, 0.06), value=(6.10, 0.04), fixed=(5.2, 1.4))
     above = in_loss(made, ("fixed", "absolute"))
     assert (above.verdict, above.word) == (HOLDS, "holds, absolute on the plateau")
@@ -209,14 +209,14 @@ def test_of_two_rows_on_the_plateau_nothing_can_be_said() -> None:
     assert (against.verdict, against.word) == (FAILS, "fails, value and absolute on the plateau")
 
 
-def test_the_row_without_positions_is_not_named_and_others_need_both_a_lead_and_a_gap() -> None:
+def test_the_row_without_positions_is_not_named_and_others_need_both_a_lead_and_a_gap():
     made = nats(none=(6.14, 0.0), behind=(6.14, 0.3), small=(5.9, 0.08), ahead=(5.9, 0.3))
     rows = ("none", "behind", "small", "ahead", "missing")
     assert [made.is_on_plateau(row) for row in rows] == [True, True, True, False, None]
     assert in_loss(made, ("ahead", "none")).word == HOLDS
 
 
-def test_a_row_that_knows_less_than_a_tenth_of_the_order_is_on_the_plateau() -> None:
+def test_a_row_that_knows_less_than_a_tenth_of_the_order_is_on_the_plateau():
     made = nats(none=(6.14, 0.0), absolute=(6.06, 0.3), value=(5.9, 0.3), fixed=(5.2, 1.4))
     assert [made.is_on_plateau(row) for row in ("absolute", "value", "fixed")] == [
         True,
@@ -228,7 +228,7 @@ def test_a_row_that_knows_less_than_a_tenth_of_the_order_is_on_the_plateau() -> 
     assert fewer.is_on_plateau("absolute") is False
 
 
-def test_a_gap_must_be_above_the_bound_beyond_noise() -> None:
+def test_a_gap_must_be_above_the_bound_beyond_noise():
     losses = {"none": {0: 6.0, 1: 6.01}, "a": {0: 5.0, 1: 5.01}, "b": {0: 5.1, 1: 5.11}}
     sure = {"a": {0: 0.3, 1: 0.31}, "b": {0: 1.0, 1: 1.01}}
     unsure = {"a": {0: 0.05, 1: 0.25}, "b": {0: 1.0, 1: 1.2}}

@@ -37,7 +37,7 @@ def noisy(model: Any) -> None:
     model.encoder.position.beta.normal_(generator=torch.Generator().manual_seed(0))
 
 
-def test_kernels_of_any_of_the_kinds_are_more_than_by_chance(tmp_path: Path) -> None:
+def test_kernels_of_any_of_the_kinds_are_more_than_by_chance(tmp_path):
     good = saved(tmp_path / "good", peaked, "position=fixed")
     said = found(KERNELS, with_models("fixed", good))
     # None of them leans to one side, which a claim that names kinds with `or` does not ask for.
@@ -63,7 +63,7 @@ def far(model: Any) -> None:
 
 
 @pytest.mark.parametrize(("change", "expected"), [(near, "holds"), (far, "fails")])
-def test_depthwise_channels(change: Any, expected: str, tmp_path: Path) -> None:
+def test_depthwise_channels(change, expected, tmp_path):
     folder = saved(tmp_path / "one", change, "position=none", "conv=depthwise")
     said = found(CHANNELS, with_models("depthwise", folder))
     assert said.verdict == expected
@@ -78,7 +78,7 @@ def toeplitz(model: Any, strength: float = 1.0) -> None:
     table.copy_(strength * regular + (1 - strength) * table / table.std())
 
 
-def test_toeplitz_tables(tmp_path: Path) -> None:
+def test_toeplitz_tables(tmp_path):
     good = saved(tmp_path / "good", toeplitz, *ABSOLUTE)
     bad = saved(tmp_path / "bad", lambda model: None, *ABSOLUTE)
     said = found(TABLE, with_models("absolute", good))
@@ -99,9 +99,7 @@ def test_toeplitz_tables(tmp_path: Path) -> None:
         ({}, "cannot be said here"),
     ],
 )
-def test_positions_of_a_network_on_the_plateau_decide_nothing(
-    columns: dict[str, list[float]], expected: str, tmp_path: Path
-) -> None:
+def test_positions_of_a_network_on_the_plateau_decide_nothing(columns, expected, tmp_path):
     made = scale({"absolute": columns})
     trained(made, "absolute", saved(tmp_path, lambda model: None, *ABSOLUTE))
     for test in (TABLE, HEADS):
@@ -113,7 +111,7 @@ def test_positions_of_a_network_on_the_plateau_decide_nothing(
 WIDE = ("position=absolute", "size.max_positions=16", "size.embedding=128")
 
 
-def test_an_untrained_wide_table_is_toeplitz_by_its_diagonal_alone(tmp_path: Path) -> None:
+def test_an_untrained_wide_table_is_toeplitz_by_its_diagonal_alone(tmp_path):
     def shuffled(seed: int) -> Any:
         return lambda model: model.encoder.position.table.normal_(
             generator=torch.Generator().manual_seed(seed)
@@ -128,9 +126,7 @@ def test_an_untrained_wide_table_is_toeplitz_by_its_diagonal_alone(tmp_path: Pat
     assert "without the main diagonal 0.10, 0.08, 0.05, random 0.19" in said.figures
 
 
-def test_only_positions_that_half_of_the_examples_reach_count(
-    tmp_path: Path, prepared: Path
-) -> None:
+def test_only_positions_that_half_of_the_examples_reach_count(tmp_path, prepared):
     (store,) = (prepared / "store").iterdir()
     wide = ("position=absolute", "size.max_positions=128")
     folder = saved(tmp_path / "one", lambda model: None, *wide)
@@ -145,7 +141,7 @@ def test_only_positions_that_half_of_the_examples_reach_count(
     assert reached(resolve(folder), 128) == 8
 
 
-def test_kept_results_decide_a_claim_without_the_weights(tmp_path: Path) -> None:
+def test_kept_results_decide_a_claim_without_the_weights(tmp_path):
     folders = [
         saved(tmp_path / str(run), lambda model, s=0.9 - run / 10: toeplitz(model, s), *ABSOLUTE)
         for run in range(3)

@@ -55,7 +55,7 @@ def verdict(name: str, runs: Scales) -> tuple[str, list[str]]:
     ]
 
 
-def test_the_rows_are_those_of_the_claims() -> None:
+def test_the_rows_are_those_of_the_claims():
     [host] = tuned_checkpoints(
         tunings(absolute=90.0, none=80.0, absolute_tisa=91.0, tisa=84.0, tisa_s3=83.0)
     )
@@ -64,13 +64,13 @@ def test_the_rows_are_those_of_the_claims() -> None:
     assert by_seeds(host.values["tisa"]["rte"])[4, 0] == pytest.approx(84.3)
 
 
-def test_networks_that_were_pre_trained_here_and_those_without_positions_are_none() -> None:
+def test_networks_that_were_pre_trained_here_and_those_without_positions_are_none():
     of_ours = tuning({"positions": "remove"}, 0, 80.0, "runs/pretrain/absolute-0123")
     unknown = tuning({}, 0, 80.0) + tuning(TISA | {"positions": "keep", "start": "random"}, 0, 80.0)
     assert tuned_checkpoints(of_ours + unknown) == []
 
 
-def test_each_way_of_starting_is_a_scale_of_its_own_beside_the_same_host() -> None:
+def test_each_way_of_starting_is_a_scale_of_its_own_beside_the_same_host():
     random = tuning(TISA | {"positions": "remove", "start": "random"}, 0, 81.0)
     scales = tuned_checkpoints(tunings(absolute=90.0, tisa=84.0) + random)
     assert [scale.label.partition(", ")[2] for scale in scales] == [
@@ -85,7 +85,7 @@ def test_each_way_of_starting_is_a_scale_of_its_own_beside_the_same_host() -> No
 
 
 @pytest.mark.full
-def test_claims_about_such_networks_are_decided_over_fine_tuning_seeds() -> None:
+def test_claims_about_such_networks_are_decided_over_fine_tuning_seeds():
     runs = Scales(
         [],
         tuned=tuned_checkpoints(tunings(absolute=90.0, none=80.0, absolute_tisa=92.0, tisa=84.0)),
@@ -97,6 +97,6 @@ def test_claims_about_such_networks_are_decided_over_fine_tuning_seeds() -> None
         assert "from scratch" not in said
 
 
-def test_claims_about_training_from_scratch_do_not_see_them() -> None:
+def test_claims_about_training_from_scratch_do_not_see_them():
     runs = Scales([], tuned=tuned_checkpoints(tunings(absolute=90.0, none=80.0, tisa=84.0)))
     assert verdict("W15", runs) == ("not run", [])

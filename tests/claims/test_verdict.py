@@ -16,14 +16,14 @@ from relpos.claims.verdict import (
 )
 
 
-def test_a_claim_holds_by_its_weakest_part_and_fails_by_its_strongest() -> None:
+def test_a_claim_holds_by_its_weakest_part_and_fails_by_its_strongest():
     weak, strong, against = Evidence(0.04, 1.0), Evidence(0.001, 1.0), Evidence(1.0, 0.01)
     assert (all_of([weak, strong]).verdict, all_of([weak, strong]).p) == (HOLDS, 0.04)
     assert all_of([against, strong]).verdict == FAILS
     assert all_of([Evidence(1.0, 0.03), strong]).verdict == UNDECIDED  # 0.06 by Holm's correction
 
 
-def test_among_many_tests_a_small_p_value_is_not_enough() -> None:
+def test_among_many_tests_a_small_p_value_is_not_enough():
     p_values = [0.04, 0.001, *[0.5] * 8]
     page = [Verdict(HOLDS if p < 0.05 else UNDECIDED, "a", "here", p) for p in p_values]
     exact = Verdict(HOLDS, "computed")
@@ -38,7 +38,7 @@ def test_among_many_tests_a_small_p_value_is_not_enough() -> None:
     assert corrected[-1] == exact
 
 
-def test_records_of_another_scale_change_no_verdict() -> None:
+def test_records_of_another_scale_change_no_verdict():
     page = [Verdict(HOLDS if p < 0.05 else UNDECIDED, "a", "here", p) for p in (0.04, 0.001, 0.6)]
     merged = [
         *page,
@@ -48,7 +48,7 @@ def test_records_of_another_scale_change_no_verdict() -> None:
     assert adjusted(merged)[:3] == adjusted(page)
 
 
-def test_the_largest_scale_that_was_run_is_the_headline() -> None:
+def test_the_largest_scale_that_was_run_is_the_headline():
     of = {verdict: Verdict(verdict, "") for verdict in (HOLDS, FAILS, UNDECIDED, NOT_HERE, NOT_RUN)}
     assert headline([of[HOLDS], of[FAILS], of[UNDECIDED], of[NOT_RUN]]) == of[UNDECIDED]
     assert headline([of[HOLDS], of[FAILS], of[NOT_RUN]]) == of[FAILS]

@@ -12,19 +12,17 @@ from relpos.data.store import Store
 from relpos.errors import RelposError
 
 
-def test_a_kind_without_a_network_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kind_without_a_network_asks_for_one(capsys):
     assert main(["analyze", "toeplitz"]) == 1
     assert "network=FOLDER must be given" in capsys.readouterr().err
 
 
-def test_an_unknown_kind_is_one_line_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_kind_is_one_line_with_the_nearest(capsys):
     assert main(["analyze", "toplitz", "network=x"]) == 1
     assert "Did you mean 'toeplitz'?" in capsys.readouterr().err
 
 
-def test_a_run_is_analysed_from_its_own_folder(
-    toy_runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_analysed_from_its_own_folder(toy_runs, capsys):
     import relpos
 
     overrides = [
@@ -80,9 +78,7 @@ def test_a_run_is_analysed_from_its_own_folder(
     )
 
 
-def test_a_network_is_analysed_on_texts_as_long_as_those_of_its_training(
-    toy_runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_network_is_analysed_on_texts_as_long_as_those_of_its_training(toy_runs, capsys):
     import relpos
 
     run = relpos.run(
@@ -104,9 +100,7 @@ def test_a_network_is_analysed_on_texts_as_long_as_those_of_its_training(
     assert not capsys.readouterr().err
 
 
-def test_two_networks_of_one_name_are_refused_and_one_that_is_named_twice_counts_once(
-    tmp_path: Path,
-) -> None:
+def test_two_networks_of_one_name_are_refused_and_one_that_is_named_twice_counts_once(tmp_path):
     folders = [tmp_path / name / "main" for name in ("a", "b")]
     for folder in folders:
         folder.mkdir(parents=True)
@@ -116,9 +110,7 @@ def test_two_networks_of_one_name_are_refused_and_one_that_is_named_twice_counts
     assert len(samples_of([str(folders[0])] * 2, None)) == 1
 
 
-def test_properties_are_those_that_are_tried_out_beside_those_that_are_printed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_properties_are_those_that_are_tried_out_beside_those_that_are_printed(monkeypatch):
     monkeypatch.setattr(
         "relpos.claims.exact.methods_of_table_1", lambda: {"tisa": dict.fromkeys(NAMES, "no")}
     )

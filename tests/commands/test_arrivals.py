@@ -47,9 +47,7 @@ def shown(
     return [line.split() for line in capsys.readouterr().err.splitlines()]
 
 
-def test_a_row_is_shown_once_its_last_pre_training_is_finished_and_measured(
-    plan: list[PlannedRow], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_row_is_shown_once_its_last_pre_training_is_finished_and_measured(plan, tmp_path, capsys):
     heads, line = shown(plan, tmp_path, capsys)
     assert " ".join(heads) == "row perplexity n shuffle gap same-word pairs other pairs"
     assert line[0] == "none"

@@ -4,7 +4,6 @@ import json
 import shutil
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -83,9 +82,7 @@ def compared(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[Path,
     return folder, read_table(folder, Table)
 
 
-def test_two_runs_become_a_page_a_table_and_a_figure(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_runs_become_a_page_a_table_and_a_figure(root, capsys):
     folder, table = compared(capsys, str(root / "none"), str(root / "composite"))
     assert [row.name for row in table.rows] == ["none", "composite"]
     assert table.question == "They differ in: position=none → composite."
@@ -98,9 +95,7 @@ def test_two_runs_become_a_page_a_table_and_a_figure(
         )
 
 
-def test_columns_are_those_that_all_runs_have(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_columns_are_those_that_all_runs_have(root, capsys):
     _, table = compared(capsys, str(root / "none"), str(root / "composite"))
     for row in table.rows:
         assert set(row.columns) == {"shuffle_gap", "cola"}
@@ -112,9 +107,7 @@ def test_columns_are_those_that_all_runs_have(
     assert [row.columns for row in table.rows] == [{}, {}]
 
 
-def test_runs_of_one_name_are_told_apart_by_what_differs(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_of_one_name_are_told_apart_by_what_differs(root, capsys):
     _, table = compared(
         capsys, *(str(root / name) for name in ("none", "composite", "narrow", "seed"))
     )
@@ -124,8 +117,8 @@ def test_runs_of_one_name_are_told_apart_by_what_differs(
 
 
 def test_a_pattern_names_runs_and_those_that_differ_in_their_seed_alone_are_one_row(
-    root: Path, capsys: pytest.CaptureFixture[str], refused: Any
-) -> None:
+    root, capsys, refused
+):
     both = root / "patterns"
     both.mkdir()
     for number, name in enumerate(("composite", "seed", "none")):
@@ -141,7 +134,7 @@ def test_a_pattern_names_runs_and_those_that_differ_in_their_seed_alone_are_one_
     assert "no run has a name like this" in refused("compare", "patterns/x-*")
 
 
-def test_rows_of_tables_are_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_of_tables_are_runs(root, capsys):
     def row(name: str, *folders: str) -> dict[str, object]:
         run = {"stage": "pretrain", "identity": "1", "state": "finished"}
         return {"name": name, "runs": [run | {"path": str(root / folder)} for folder in folders]}
@@ -165,9 +158,7 @@ def test_rows_of_tables_are_runs(root: Path, capsys: pytest.CaptureFixture[str])
     )
 
 
-def test_a_paired_difference_is_that_of_the_losses_and_its_error_that_of_a_ratio(
-    root: Path,
-) -> None:
+def test_a_paired_difference_is_that_of_the_losses_and_its_error_that_of_a_ratio(root):
     first, second = (recorded((root / name).resolve()) for name in ("none", "composite"))
     losses = [losses_of(run, 30) for run in (first, second)]
     difference, over = between({0: losses[1]}, {0: losses[0]})
@@ -191,7 +182,7 @@ def test_a_paired_difference_is_that_of_the_losses_and_its_error_that_of_a_ratio
     assert difference.error == pytest.approx(np.std(changes), rel=0.15)
 
 
-def test_subjects_that_share_seeds_are_paired_over_these(root: Path) -> None:
+def test_subjects_that_share_seeds_are_paired_over_these(root):
     losses = {
         seed: losses_of(recorded((root / name).resolve()), 10)
         for seed, name in enumerate(("composite", "seed"))
@@ -200,7 +191,7 @@ def test_subjects_that_share_seeds_are_paired_over_these(root: Path) -> None:
     assert (over, difference and difference.n, difference and difference.value) == ("seeds", 2, 0.0)
 
 
-def test_of_one_seed_in_common_the_runs_of_that_seed_are_compared_over_documents() -> None:
+def test_of_one_seed_in_common_the_runs_of_that_seed_are_compared_over_documents():
     def loss(value: float) -> Figure:
         return Figure(value, parts=np.array([[value, value + 1], [1.0, 1.0]]), documents=[0.0, 1.0])
 
@@ -208,9 +199,7 @@ def test_of_one_seed_in_common_the_runs_of_that_seed_are_compared_over_documents
     assert (over, difference and difference.value) == ("documents, seed 1", 0.5)
 
 
-def test_losses_of_different_text_are_not_compared_and_the_table_says_why(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_losses_of_different_text_are_not_compared_and_the_table_says_why(root, tmp_path, capsys):
     other = shutil.copytree((root / "narrow").resolve(), tmp_path / "other")
     record = read_record(other)
     record["inputs"]["store"] += "-of-other-text"
@@ -223,9 +212,7 @@ def test_losses_of_different_text_are_not_compared_and_the_table_says_why(
     assert "paired held-out loss" not in (folder / "table.md").read_text()
 
 
-def test_runs_whose_weights_are_not_here_become_a_page_that_says_so(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_whose_weights_are_not_here_become_a_page_that_says_so(root, tmp_path, capsys):
     runs = [
         Path(shutil.copytree((root / name).resolve(), tmp_path / name))
         for name in ("none", "narrow")
@@ -240,7 +227,7 @@ def test_runs_whose_weights_are_not_here_become_a_page_that_says_so(
     assert (folder / "table.html").is_file()
 
 
-def test_what_cannot_be_compared_is_refused_by_name(root: Path, refused: Any) -> None:
+def test_what_cannot_be_compared_is_refused_by_name(root, refused):
     finetuned = next((root / "finetune").glob("*/record.json")).parent
     none = str(root / "none")
     for arguments, said in (

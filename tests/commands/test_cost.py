@@ -1,7 +1,6 @@
 """`relpos cost`: the figures, counted and measured."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from relpos.stages.operations import forward
 TINY = ["size=tiny", "vocabulary=40", "batch=2", "length=8", "steps=5"]
 
 
-def test_without_a_measurement_it_counts() -> None:
+def test_without_a_measurement_it_counts():
     content = json.loads(called("cost", [*TINY, "seconds=0"]))
     run = plan(relpos.compose("pretrain", TINY))
     assert content["operations"] == pytest.approx(costs(run)["flops"])
@@ -22,7 +21,7 @@ def test_without_a_measurement_it_counts() -> None:
     assert "seconds" not in content
 
 
-def test_it_measures_a_step_and_predicts_all_of_them() -> None:
+def test_it_measures_a_step_and_predicts_all_of_them():
     overrides = [
         *TINY,
         "seconds=0.01",
@@ -51,7 +50,7 @@ def test_it_measures_a_step_and_predicts_all_of_them() -> None:
         (["size.attention=causal"], 1.0),
     ],
 )
-def test_the_head_computes_what_is_predicted(overrides: list[str], share: float) -> None:
+def test_the_head_computes_what_is_predicted(overrides, share):
     content = json.loads(called("cost", [*TINY, *overrides, "seconds=0"]))
     size = resolved(composed("cost", TINY))["size"]
     head = 2 * size["embedding"] * (size["hidden"] + 40)
@@ -60,9 +59,7 @@ def test_the_head_computes_what_is_predicted(overrides: list[str], share: float)
     assert costs(run)["flops_per_token"] == pytest.approx(content["operations_per_token"])
 
 
-def test_an_objective_of_the_users_own_says_what_the_head_computes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_objective_of_the_users_own_says_what_the_head_computes(tmp_path, monkeypatch):
     code = "from relpos.data.objective import Diffused\n\n\nclass All(Diffused):\n    masking, expected = None, 1.0\n"
     (tmp_path / "objective_of_all.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))

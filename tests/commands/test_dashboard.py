@@ -152,7 +152,7 @@ def built(shown: Table) -> dict[str, Any]:
     return section
 
 
-def test_the_runs_of_a_table_share_its_group(made: list[Made]) -> None:
+def test_the_runs_of_a_table_share_its_group(made):
     schemes = ["fixed", "fixed", "absolute_tisa", "absolute_tisa"]  # as the rows have it
     for one, scheme, row in zip(made, schemes, ["fixed", "fixed", "both", "both"], strict=True):
         keys = {"table": "small", "row": row, "scheme": scheme, "stage": one.run.stage}
@@ -168,7 +168,7 @@ def test_the_runs_of_a_table_share_its_group(made: list[Made]) -> None:
         assert {key: told["config"][key] for key in keys} == keys
 
 
-def test_the_configuration_is_what_the_run_means(made: list[Made]) -> None:
+def test_the_configuration_is_what_the_run_means(made):
     for one in made:
         meaning = json.loads(json.dumps(one.run.meaning))
         told = one.found["run"]["config"]
@@ -177,9 +177,7 @@ def test_the_configuration_is_what_the_run_means(made: list[Made]) -> None:
         assert (told["data"]["_target_"], told["vocabulary"]) == ("relpos.data.source.Files", 30)
 
 
-def test_the_report_has_these_panels_and_each_shows_what_the_runs_logged(
-    made: list[Made], sections: dict[str, list[Any]]
-) -> None:
+def test_the_report_has_these_panels_and_each_shows_what_the_runs_logged(made, sections):
     assert {
         name: [(kind, config.get("chartTitle")) for kind, config in panels]
         for name, panels in sections.items()
@@ -219,7 +217,7 @@ def test_the_report_has_these_panels_and_each_shows_what_the_runs_logged(
     assert sections["The table"][0][1]["value"] == written.read_text(encoding="utf-8")
 
 
-def test_the_history_is_what_was_logged(made: list[Made]) -> None:
+def test_the_history_is_what_was_logged(made):
     for one in made:
         assert len(logged(one)) >= 3
         assert history(one) == logged(one)  # to the last bit
@@ -227,7 +225,7 @@ def test_the_history_is_what_was_logged(made: list[Made]) -> None:
 
 @pytest.mark.full
 @pytest.mark.usefixtures("beside")
-def test_a_run_that_goes_on_has_its_whole_history(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_goes_on_has_its_whole_history(monkeypatch):
     run = plan(
         compose("pretrain", [*SMALL, "steps=5", "batch=8", "checkpoint_every=1", "position=none"])
     )
@@ -249,7 +247,7 @@ def test_a_run_that_goes_on_has_its_whole_history(monkeypatch: pytest.MonkeyPatc
     assert history(one) == logged(one)
 
 
-def test_the_summary_has_the_final_figures(made: list[Made]) -> None:
+def test_the_summary_has_the_final_figures(made):
     pretraining, tuning, *_ = made
     for name in ("perplexity", "parameters", "position_parameters"):
         assert pretraining.found["summary"][name] == pretraining.metrics[name]
@@ -257,7 +255,7 @@ def test_the_summary_has_the_final_figures(made: list[Made]) -> None:
     assert "cola" not in pretraining.found["summary"]
 
 
-def test_the_kernels_are_there_to_look_at(made: list[Made]) -> None:
+def test_the_kernels_are_there_to_look_at(made):
     pretrainings = [one for one in made if one.run.stage == "pretrain"]
     assert len(pretrainings) == 2
     for one in pretrainings:
@@ -269,7 +267,7 @@ def test_the_kernels_are_there_to_look_at(made: list[Made]) -> None:
         assert picture.read_bytes() == (one.path / "figures" / "kernels.png").read_bytes()
 
 
-def test_nothing_is_uploaded_but_figures_and_pictures(made: list[Made]) -> None:
+def test_nothing_is_uploaded_but_figures_and_pictures(made):
     assert [one.found["artifacts"] for one in made] == [0] * len(made)
     assert {
         row[key]
@@ -299,13 +297,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return write(tmp_path / "runs", table())
 
 
-def test_without_a_key_nothing_is_uploaded(folder: Path, refused: Any) -> None:
+def test_without_a_key_nothing_is_uploaded(folder, refused):
     assert "nothing was uploaded: set WANDB_API_KEY, or type mode=online" in refused(
         "dashboard", "table=small"
     )
 
 
-def test_runs_that_another_table_made_are_named(folder: Path) -> None:
+def test_runs_that_another_table_made_are_named(folder):
     first, second, *_ = table().rows
     for row, maker in ((first, "small"), (second, "other")):
         run = folder.parents[1] / row.runs[0].path
@@ -314,9 +312,7 @@ def test_runs_that_another_table_made_are_named(folder: Path) -> None:
     assert dashboard.shared(table()) == [second.runs[0].identity]
 
 
-def test_the_workspace_shows_the_runs_of_the_group_and_those_of_other_tables(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_workspace_shows_the_runs_of_the_group_and_those_of_other_tables(monkeypatch):
     pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed")
     for others, more in (([], []), (["abc"], [("name", ["abc"])])):
         monkeypatch.setattr(dashboard, "shared", lambda _, others=others: others)
@@ -327,9 +323,7 @@ def test_the_workspace_shows_the_runs_of_the_group_and_those_of_other_tables(
         ]
 
 
-def test_with_a_key_it_is_uploaded(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_with_a_key_it_is_uploaded(folder, monkeypatch, capsys):
     sent: list[Any] = []
 
     def upload(*given: Any) -> str:
@@ -351,7 +345,5 @@ def test_with_a_key_it_is_uploaded(
     (["table=smal"], "Did you mean 'small'?"),
     (["table=small", "mode=maybe"], "mode=maybe: auto or online is expected"),
 ])  # fmt: skip
-def test_a_wrong_override_of_a_dashboard_is_one_line(
-    overrides: list[str], said: str, folder: Path, refused: Any
-) -> None:
+def test_a_wrong_override_of_a_dashboard_is_one_line(overrides, said, folder, refused):
     assert said in refused("dashboard", *overrides)

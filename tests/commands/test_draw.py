@@ -13,7 +13,7 @@ from schemes import POSITIONS
 SMALL = ["patterns", "size=tiny", "kind.length=12"]
 
 
-def test_presets_are_told_apart_by_the_name_of_the_figure() -> None:
+def test_presets_are_told_apart_by_the_name_of_the_figure():
     paths = [called("analyze", [*SMALL, f"position={name}"]) for name in ("tupe", "tupe_r")]
     paths.append(called("analyze", [*SMALL, "position=tupe", "kind.length=8"]))
     assert len(set(paths)) == 3
@@ -21,13 +21,13 @@ def test_presets_are_told_apart_by_the_name_of_the_figure() -> None:
     assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
 
 
-def test_the_overview_holds_every_scheme_that_adds_something() -> None:
+def test_the_overview_holds_every_scheme_that_adds_something():
     assert set(Patterns(length=12).overview(resolved(composed("analyze", SMALL)))) == set(
         POSITIONS
     ) - {"none", "window"}
 
 
-def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs: Path) -> None:
+def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs):
     overrides = [
         "position=fixed",
         "steps=2",
@@ -52,11 +52,11 @@ def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_drawn_is_one_line(overrides: list[str], said: str) -> None:
+def test_what_cannot_be_drawn_is_one_line(overrides, said):
     with pytest.raises(RelposError, match=said):
         called("analyze", [*SMALL, *overrides])
 
 
-def test_a_folder_without_a_model_is_one_line() -> None:
+def test_a_folder_without_a_model_is_one_line():
     with pytest.raises(RelposError, match="network=/nowhere: no such folder or file"):
         called("analyze", ["patterns", "network=/nowhere"])

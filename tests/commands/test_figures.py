@@ -15,9 +15,7 @@ from relpos.runs.run import runs_root
 from tables.small_data import finish
 
 
-def test_what_cannot_be_drawn_is_listed_with_the_command_that_makes_it(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_cannot_be_drawn_is_listed_with_the_command_that_makes_it(capsys):
     assert main(["analyze", "wennberg2021"]) == 1
     readme = runs_root() / "analysis" / "wennberg2021" / "README.md"
     assert capsys.readouterr().err == (
@@ -28,16 +26,12 @@ def test_what_cannot_be_drawn_is_listed_with_the_command_that_makes_it(
     assert "relpos pretrain position=tisa" in page
 
 
-def test_an_unknown_paper_is_refused_with_the_known_ones(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_unknown_paper_is_refused_with_the_known_ones(capsys):
     assert main(["analyze", "chang2022"]) == 1
     assert "chang2021" in capsys.readouterr().err
 
 
-def test_a_figure_is_drawn_from_the_finished_runs_that_it_is_about(
-    toy_runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_figure_is_drawn_from_the_finished_runs_that_it_is_about(toy_runs, capsys):
     import relpos
 
     overrides = [
@@ -73,16 +67,14 @@ def test_a_figure_is_drawn_from_the_finished_runs_that_it_is_about(
         (["position=none"], []),
     ],
 )
-def test_a_figure_is_about_a_scheme_whatever_its_dials(
-    overrides: list[str], numbers: list[str]
-) -> None:
+def test_a_figure_is_about_a_scheme_whatever_its_dials(overrides, numbers):
     run = Value(Path("any"), "pretrain", LOSS, 3.0, scheme=scheme(overrides))
     shown = analyze.FIGURES["chang2021"].items()
     assert [number for number, (_, about) in shown if about == analyze.scheme_of(run)] == numbers
 
 
 @pytest.mark.parametrize("override", ["size.attention=causal", "data.shuffle=1"])
-def test_a_network_with_other_layers_or_shuffled_text_is_in_no_figure(override: str) -> None:
+def test_a_network_with_other_layers_or_shuffled_text_is_in_no_figure(override):
     finish(plan(compose("pretrain", ["position=absolute", "size=tiny", override])), METRICS)
     assert main(["analyze", "wennberg2021"]) == 1
     page = runs_root() / "analysis" / "wennberg2021" / "README.md"

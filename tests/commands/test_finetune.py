@@ -1,9 +1,7 @@
 """What `relpos finetune` says before it trains."""
 
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 import yaml
 
 import relpos
@@ -12,7 +10,7 @@ from relpos.config.compose import composed
 from relpos.runs.plan import plan
 
 
-def test_what_comes_before_a_fine_tuning_is_said_and_how_to_leave_it_out(tmp_path: Path) -> None:
+def test_what_comes_before_a_fine_tuning_is_said_and_how_to_leave_it_out(tmp_path):
     said = before(plan(relpos.compose("finetune", ["task=rte", "steps=20"])))
     assert said == (
         "first 1,500 steps of pre-training and 250 steps of fine-tuning on mnli; intermediate=none "
@@ -29,7 +27,7 @@ def test_what_comes_before_a_fine_tuning_is_said_and_how_to_leave_it_out(tmp_pat
     )
 
 
-def test_the_intermediate_task_keeps_its_identity_unless_it_is_shortened() -> None:
+def test_the_intermediate_task_keeps_its_identity_unless_it_is_shortened():
     mnli = plan(relpos.compose("finetune", ["task=rte"])).inputs["start"]
     for overrides in (
         ["intermediate=mnli"],
@@ -58,7 +56,7 @@ def of_file(folder: Path, *overrides: str, **keys: object) -> list[str]:
     return uncounted(relpos.compose("finetune", [f"task={folder / 'mine.yaml'}", *overrides]))
 
 
-def test_keys_of_a_task_file_that_do_not_count_at_this_size_are_said(tmp_path: Path) -> None:
+def test_keys_of_a_task_file_that_do_not_count_at_this_size_are_said(tmp_path):
     assert of_file(tmp_path, epochs=5) == [
         "epochs: 5 of task mine does not count here: the recipe says steps=250; steps=null counts "
         "epochs"
@@ -70,7 +68,7 @@ def test_keys_of_a_task_file_that_do_not_count_at_this_size_are_said(tmp_path: P
     ]
 
 
-def test_nothing_is_said_of_keys_that_count_or_stand_as_they_would_anyway(tmp_path: Path) -> None:
+def test_nothing_is_said_of_keys_that_count_or_stand_as_they_would_anyway(tmp_path):
     assert of_file(tmp_path) == []
     assert of_file(tmp_path, "steps=9", epochs=5) == []
     assert of_file(tmp_path, "steps=null", epochs=5) == []
@@ -78,16 +76,14 @@ def test_nothing_is_said_of_keys_that_count_or_stand_as_they_would_anyway(tmp_pa
     assert uncounted(relpos.compose("finetune", ["task=rte"])) == []
 
 
-def test_the_command_says_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_says_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("relpos.commands.finetune.execute", lambda run: run)
     said = of_file(tmp_path, epochs=5)
     finetune(composed("finetune", [f"task={tmp_path / 'mine.yaml'}"]))
     assert f"relpos: {said[0]}" in capsys.readouterr().err.splitlines()
 
 
-def test_a_network_that_is_too_short_is_the_only_thing_said(refused: Callable[..., str]) -> None:
+def test_a_network_that_is_too_short_is_the_only_thing_said(refused):
     assert refused("finetune", "size=tiny", "task=cola", "length=500").endswith(
         "a sequence of 500 tokens is too long"
     )

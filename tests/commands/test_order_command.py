@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,9 +48,7 @@ def failing(capsys: pytest.CaptureFixture[str], *overrides: str) -> str:
     return lines[-1]
 
 
-def test_the_command_prints_the_folder_of_its_results_last(
-    none: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_the_folder_of_its_results_last(none, capsys):
     assert main(["order", f"network={none}", *FEW]) == 0
     folder = Path(capsys.readouterr().out.splitlines()[-1])
     content = json.loads((folder / "order.json").read_text())
@@ -73,7 +70,7 @@ def test_the_command_prints_the_folder_of_its_results_last(
     assert (folder / "shuffle_gap.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_was_measured_is_found_again(none: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_measured_is_found_again(none, monkeypatch):
     before = relpos.order(none, overrides=FEW)
     monkeypatch.setattr(
         "relpos.runs.networks.Network.load", lambda _: pytest.fail("measured again")
@@ -88,13 +85,8 @@ def test_what_was_measured_is_found_again(none: Path, monkeypatch: pytest.Monkey
     "harm", [lambda text: text[:-5], lambda text: text.replace('"all": ', '"all": 1')]
 )
 def test_damaged_results_are_named_and_measured_again_once_they_are_deleted(
-    runs: dict[str, Path],
-    none: Path,
-    capsys: pytest.CaptureFixture[str],
-    harm: Callable[[str], str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    runs, none, capsys, harm, tmp_path, monkeypatch
+):
     link_runs(runs["none"].parents[1], tmp_path)
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
     overrides = ["measure=shuffle", *FEW]
@@ -110,8 +102,8 @@ def test_damaged_results_are_named_and_measured_again_once_they_are_deleted(
 
 @pytest.mark.full
 def test_a_model_folder_that_stands_alone_is_measured_on_the_pairs_that_are_named(
-    none: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    none, tmp_path, capsys
+):
     alone = shutil.copytree(none / "model", tmp_path / "alone")
     overrides = ["pairs=toy", *FEW]
     assert set(relpos.order(alone, overrides=overrides)) == {"name", "folder", "pairs", "form"}
@@ -123,7 +115,7 @@ def test_a_model_folder_that_stands_alone_is_measured_on_the_pairs_that_are_name
     )
 
 
-def test_a_file_of_ones_own_is_named_like_an_option(none: Path, tmp_path: Path) -> None:
+def test_a_file_of_ones_own_is_named_like_an_option(none, tmp_path):
     path = tmp_path / "own pairs.txt"
     path.write_text("dogs the sleep.\nthe dogs sleep.\n")
     found = relpos.order(none, overrides=[f"pairs={path}", "measure=pairs", "form=plain"])["pairs"][
@@ -146,9 +138,7 @@ def test_a_file_of_ones_own_is_named_like_an_option(none: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["it's", "one, two", r"back\slash's", "${here}", "[x]=1"])
-def test_from_python_a_folder_s_name_reaches_the_command_as_it_is(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_from_python_a_folder_s_name_reaches_the_command_as_it_is(name, tmp_path, monkeypatch):
     (tmp_path / "order.json").write_text("{}")
     asked: list[list[str]] = []
     monkeypatch.setattr(
@@ -175,7 +165,5 @@ def test_from_python_a_folder_s_name_reaches_the_command_as_it_is(
         (["pairs.limit=0"], "pairs.limit=0: a whole number of 1 or more"),
     ],
 )
-def test_wrong_overrides_are_one_line(
-    none: Path, capsys: pytest.CaptureFixture[str], overrides: list[str], said: str
-) -> None:
+def test_wrong_overrides_are_one_line(none, capsys, overrides, said):
     assert said in failing(capsys, f"network={none}", *overrides)

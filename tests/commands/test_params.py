@@ -1,7 +1,6 @@
 """Our counts against the papers', to the last digit."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,18 +18,18 @@ def chang() -> list[dict[str, Any]]:
     return lines("chang2021")
 
 
-def test_both_papers_are_there() -> None:
+def test_both_papers_are_there():
     assert papers() == ["chang2021", "wennberg2021"]
 
 
-def test_chang_every_exact_total(chang: list[dict[str, Any]]) -> None:
+def test_chang_every_exact_total(chang):
     assert len(chang) == 19
     assert {line["row"] + line["overrides"]: line["ours"] for line in chang} == {
         line["row"] + line["overrides"]: line["exact"] for line in chang
     }
 
 
-def test_chang_18_of_19_printed_figures_are_met(chang: list[dict[str, Any]]) -> None:
+def test_chang_18_of_19_printed_figures_are_met(chang):
     missed = [(line["row"], line["difference"]) for line in chang if line["difference"]]
     assert missed == [("Convolutional QK", -0.01)]
     assert (
@@ -38,7 +37,7 @@ def test_chang_18_of_19_printed_figures_are_met(chang: list[dict[str, Any]]) -> 
     )
 
 
-def test_wennberg_table_2() -> None:
+def test_wennberg_table_2():
     found = {line["row"]: line for line in lines("wennberg2021")}
     assert {row: line["ours"] for row, line in found.items() if "Ke et al." not in row} == {
         "Longformer, standard": 3_145_728,
@@ -53,7 +52,7 @@ def test_wennberg_table_2() -> None:
     assert (ours["ours"], ours["difference"]) == (1_576_704, 1_576_704 - 1_572_864)
 
 
-def test_an_unknown_paper_is_refused_with_the_nearest() -> None:
+def test_an_unknown_paper_is_refused_with_the_nearest():
     with pytest.raises(
         RelposError,
         match=r"table=chang2012: no printed parameter counts\. Did you mean 'chang2021'",
@@ -64,14 +63,12 @@ def test_an_unknown_paper_is_refused_with_the_nearest() -> None:
 @pytest.mark.parametrize(
     "override", ["rows=[nonsense]", "size.layers=3", "seeds=2", "tasks=[cola]", "stages=[order]"]
 )
-def test_a_table_of_counts_refuses_what_would_change_runs(
-    override: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_of_counts_refuses_what_would_change_runs(override, capsys):
     assert main(["reproduce", "table=wennberg2021_table2", override]) == 1
     assert "wennberg2021_table2 trains nothing" in capsys.readouterr().err
 
 
-def test_a_run_is_counted(toy_runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_counted(toy_runs, capsys):
     run = execute(
         plan(
             compose(
@@ -84,18 +81,14 @@ def test_a_run_is_counted(toy_runs: Path, capsys: pytest.CaptureFixture[str]) ->
     assert json.loads(capsys.readouterr().out)["total"] == run.metrics["parameters"]
 
 
-def test_a_network_that_is_not_there_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_network_that_is_not_there_is_one_line(tmp_path, capsys):
     assert main(["params", f"network={tmp_path}"]) == 1
     assert capsys.readouterr().err.startswith(
         f"relpos: network={tmp_path}: no finished run and no model folder"
     )
 
 
-def test_sizes_beside_a_network_on_disk_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sizes_beside_a_network_on_disk_are_refused(tmp_path, capsys):
     assert main(["params", f"network={tmp_path}", "size=base"]) == 1
     assert capsys.readouterr().err.startswith(
         f"relpos: size=base: the network comes from network={tmp_path}, where"

@@ -4,7 +4,6 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,9 +40,7 @@ def listed(capsys: pytest.CaptureFixture[str], *command: str) -> list[list[str]]
     return [re.split(r" {2,}", line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_each_run_is_a_line_and_what_no_table_uses_stands_first(
-    three: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_run_is_a_line_and_what_no_table_uses_stands_first(three, tmp_path, capsys):
     head, *lines, last = listed(capsys)
     assert head == [
         "run",
@@ -67,8 +64,8 @@ def test_each_run_is_a_line_and_what_no_table_uses_stands_first(
 
 
 def test_a_run_that_a_table_shows_is_used_though_its_newest_launch_did_not_ask_for_it(
-    three: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    three, tmp_path, capsys
+):
     told = {
         "stage": STAGE,
         "identity": "",
@@ -82,9 +79,7 @@ def test_a_run_that_a_table_shows_is_used_though_its_newest_launch_did_not_ask_f
     assert users == {"first": "–", "second": "table mine", "used": "table mine"}
 
 
-def test_figures_states_and_readers_are_told(
-    toy_runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_figures_states_and_readers_are_told(toy_runs, capsys, monkeypatch):
     monkeypatch.setattr("relpos.train.pretrain.get_available_flops", lambda *_: 10**10)
     run = execute(plan(compose("pretrain", ["steps=2", "batch=4", "evaluations=1"])))
     stopped = toy_runs / "pretrain" / "stopped"
@@ -127,9 +122,7 @@ def test_figures_states_and_readers_are_told(
     )
 
 
-def test_a_table_as_json_has_its_runs_those_that_are_missing_too(
-    three: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_as_json_has_its_runs_those_that_are_missing_too(three, tmp_path, capsys):
     missing = pretend("missing")
     Job.now([three["used"], missing], 0).write(tmp_path / "runs" / "tables" / "mine" / "plan.json")
     assert main(["status", "table=mine", "format=json"]) == 0
@@ -141,17 +134,15 @@ def test_a_table_as_json_has_its_runs_those_that_are_missing_too(
 
 
 @pytest.mark.parametrize("place", ["", "model", "snapshots/10.safetensors"])
-def test_what_starts_from_a_run_s_network_is_its_reader(
-    place: str, three: dict[str, Run], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_starts_from_a_run_s_network_is_its_reader(place, three, capsys):
     three["second"].update(inputs={"start": str(three["first"].path / place)})
     users = {line[0].partition("/")[2].partition("-")[0]: line[-1] for line in listed(capsys)[1:-1]}
     assert users == {"first": "1 of these runs", "second": "–", "used": "table mine"}
 
 
 def test_a_damaged_plan_is_named_and_leaves_the_list_and_what_the_table_shows(
-    three: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    three, tmp_path, capsys
+):
     damaged = tmp_path / "runs" / "tables" / "damaged"
     damaged.mkdir()
     (damaged / "plan.json").write_text("{")
@@ -172,13 +163,7 @@ def test_a_damaged_plan_is_named_and_leaves_the_list_and_what_the_table_shows(
 @pytest.mark.parametrize(
     ("answer", "goes"), [("y\n", True), ("YES\n", True), ("\n", False), ("n\n", False), ("", False)]
 )
-def test_what_is_named_is_removed_after_a_question(
-    answer: str,
-    goes: bool,
-    three: dict[str, Run],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_named_is_removed_after_a_question(answer, goes, three, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     assert main(["status", "remove", three["first"].path.name, "pretend/used-*"]) == 0
     shown = capsys.readouterr()
@@ -188,8 +173,8 @@ def test_what_is_named_is_removed_after_a_question(
 
 
 def test_without_a_terminal_nobody_is_asked_and_nothing_removed_unless_it_is_said(
-    three: dict[str, Run], refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    three, refused, monkeypatch
+):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     assert refused("status", "remove", "pretend/*").endswith(
         "Answer on a terminal, or add ask=false"
@@ -199,9 +184,7 @@ def test_without_a_terminal_nobody_is_asked_and_nothing_removed_unless_it_is_sai
     assert not any(run.path.exists() for run in three.values())
 
 
-def test_a_run_may_be_named_by_its_path_as_a_shell_completes_it(
-    three: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_may_be_named_by_its_path_as_a_shell_completes_it(three, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["status", "remove", f"runs/{STAGE}/{three['first'].path.name}/", "ask=false"]) == 0
     assert [run.path.exists() for run in three.values()] == [True, False, True]
@@ -210,18 +193,16 @@ def test_a_run_may_be_named_by_its_path_as_a_shell_completes_it(
 @pytest.mark.parametrize(
     "command", [["remove"], ["delete", "x"], ["remove", "frist-seed0-*"], ["remove", ""]]
 )
-def test_what_names_no_run_is_refused(
-    command: list[str], three: dict[str, Run], refused: Callable[..., str]
-) -> None:
+def test_what_names_no_run_is_refused(command, three, refused):
     refused("status", *command)
     assert all(run.path.exists() for run in three.values())
 
 
-def test_a_run_under_way_is_not_removed(three: dict[str, Run], refused: Callable[..., str]) -> None:
+def test_a_run_under_way_is_not_removed(three, refused):
     with locked(three["first"].path):
         assert "a process is at work on it" in refused("status", "remove", "pretend/*", "ask=false")
     assert all(run.path.exists() for run in three.values())
 
 
-def test_no_runs_are_no_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_runs_are_no_lines(capsys):
     assert len(listed(capsys)) == 2

@@ -53,7 +53,7 @@ def fail(runs: list[Run], row: str) -> None:
             run.fail("no") if run.config.row == row else run.update(state="finished")
 
 
-def test_what_needs_a_failed_run_at_any_depth_waits_for_it(runs: list[Run]) -> None:
+def test_what_needs_a_failed_run_at_any_depth_waits_for_it(runs):
     fail(runs, "none")
     seen = looked(runs).states
     states = {
@@ -66,9 +66,7 @@ def test_what_needs_a_failed_run_at_any_depth_waits_for_it(runs: list[Run]) -> N
     assert "1 failed, 3 waiting for a failed run, 3 missing" in drawn(runs)
 
 
-def test_a_terminal_is_drawn_until_the_others_are_done(
-    runs: list[Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_is_drawn_until_the_others_are_done(runs, monkeypatch):
     fail(runs, "none")
     missing = [run for run in runs if run.stage == "finetune" and run.config.row == "fixed"]
     moments: list[Any] = []
@@ -90,13 +88,11 @@ class _Terminal(io.StringIO):
         return True
 
 
-def test_brackets_in_the_name_of_a_row_are_shown() -> None:
+def test_brackets_in_the_name_of_a_row_are_shown():
     assert "fixed[k=8]" in drawn([bare("toy", "x", {}, {"row": "fixed[k=8]"})])
 
 
-def test_without_a_terminal_a_long_line_is_one_line(
-    runs: list[Run], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_terminal_a_long_line_is_one_line(runs, capsys):
     first = next(run for run in runs if run.stage == "pretrain")
     first.update(state="failed", error="a reason of " + "many words " * 12, starts=[{}] * 9)
     console().print(Picture(looked(runs), "small").whole())
@@ -106,7 +102,7 @@ def test_without_a_terminal_a_long_line_is_one_line(
     )
 
 
-def test_a_plan_on_a_terminal_is_no_text_about_its_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_on_a_terminal_is_no_text_about_its_colours(monkeypatch):
     monkeypatch.setattr(sys, "stdout", terminal := _Terminal())
     monkeypatch.setenv("TERM", "xterm")
     assert main(["reproduce", "table=demo", "rows=[fixed]", "dry_run=true"]) == 0

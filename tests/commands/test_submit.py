@@ -5,7 +5,6 @@ import csv
 import os
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -94,7 +93,7 @@ def inside(runs: Path) -> dict[str, str]:
         return {name: archive.read(name).decode() for name in archive.namelist()}
 
 
-def test_the_layout_is_the_official_one() -> None:
+def test_the_layout_is_the_official_one():
     assert {answers.file: answers.rows for answers in layout()} == OFFICIAL
     for key in TASKS:
         for file in task(key).test:
@@ -104,9 +103,7 @@ def test_the_layout_is_the_official_one() -> None:
         assert answers.problem(answers.constant_file()) is None
 
 
-def test_all_eleven_files_come_from_the_best_dev_runs(
-    predicted: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_eleven_files_come_from_the_best_dev_runs(predicted, capsys):
     assert submit() == 0
     assert capsys.readouterr().out.strip() == str(
         predicted / "tables" / "t" / "submissions" / "composite_key.zip"
@@ -124,9 +121,7 @@ def test_all_eleven_files_come_from_the_best_dev_runs(
     assert files["CoLA.tsv"].startswith("index\tprediction\n0\t1\n")
 
 
-def test_what_is_missing_is_refused_by_name(
-    predicted: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_missing_is_refused_by_name(predicted, capsys):
     (predicted / "finetune" / "mnli-c-1" / "predictions" / "AX.tsv").unlink()
     for seed in (0, 1):
         (predicted / "finetune" / f"wnli-c-{seed}" / "predictions" / "WNLI.tsv").unlink()
@@ -141,9 +136,7 @@ def test_what_is_missing_is_refused_by_name(
     assert not (predicted / "tables" / "t" / "submissions").exists()
 
 
-def test_what_is_missing_may_be_filled_and_is_said_to_be(
-    predicted: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_missing_may_be_filled_and_is_said_to_be(predicted, capsys):
     (predicted / "finetune" / "wnli-c-1" / "predictions" / "WNLI.tsv").unlink()
     assert submit("allow_missing=true") == 0
     assert (
@@ -155,18 +148,14 @@ def test_what_is_missing_may_be_filled_and_is_said_to_be(
     )
 
 
-def test_a_row_without_runs_of_a_column_is_told_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_row_without_runs_of_a_column_is_told_so(tmp_path, capsys):
     runs = runs_of("c", {"cola": {"cola": [1.0]}})
     write(tmp_path / "runs", table_of(runs))
     assert submit() == 1
     assert "STS-B: no finished run has stsb" in capsys.readouterr().err
 
 
-def test_constants_alone_are_no_submission(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_constants_alone_are_no_submission(tmp_path, capsys):
     runs = runs_of("c", {"cola": {"cola": [1.0]}})
     write(tmp_path / "runs", table_of(runs))
     assert submit("allow_missing=true") == 1
@@ -186,12 +175,12 @@ GOOD = ANSWERS["WNLI"].constant_file()
     (GOOD.replace("\n7\t0\n", "\n7 0\n"), "line 9 is '7 0' where row 7 is due"),
     ("", "header '' where"),
 ])  # fmt: skip
-def test_a_file_that_the_server_would_refuse_is_refused_here(text: str, said: str) -> None:
+def test_a_file_that_the_server_would_refuse_is_refused_here(text, said):
     assert said in str(ANSWERS["WNLI"].problem(text))
 
 
 @pytest.mark.parametrize("answer", ["5.001", "-0.001", "nan", "inf", "high", ""])
-def test_scores_are_numbers_in_their_range(answer: str) -> None:
+def test_scores_are_numbers_in_their_range(answer):
     two = Answers("STS-B", "stsb", 2, None, (0.0, 5.0), "0")
     assert two.problem("index\tprediction\n0\t5\n1\t0.000\n") is None
     assert "is not a number from 0 to 5" in str(
@@ -199,9 +188,7 @@ def test_scores_are_numbers_in_their_range(answer: str) -> None:
     )
 
 
-def test_a_wrong_file_is_refused_even_where_missing_ones_may_be(
-    predicted: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_file_is_refused_even_where_missing_ones_may_be(predicted, capsys):
     path = predicted / "finetune" / "rte-c-1" / "predictions" / "RTE.tsv"
     path.write_text(
         "".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[:-1]), encoding="utf-8"
@@ -216,9 +203,7 @@ def test_a_wrong_file_is_refused_even_where_missing_ones_may_be(
     (["table=tt", "row=x"], "no table 'tt' in "),
     (["table=t", "row=x", "allow_mising=true"], "unknown key 'allow_mising'"),
 ])  # fmt: skip
-def test_a_wrong_override_of_a_submission_is_one_line(
-    overrides: list[str], said: str, predicted: Path, refused: Any
-) -> None:
+def test_a_wrong_override_of_a_submission_is_one_line(overrides, said, predicted, refused):
     assert said in refused("submit", *overrides)
 
 
@@ -242,7 +227,7 @@ class Constant(nn.Module):
         return torch.tensor([[0.0, 1.0, 0.0]]).expand(len(input_ids), 3)
 
 
-def test_an_mnli_run_answers_ax_too(tmp_path: Path) -> None:
+def test_an_mnli_run_answers_ax_too(tmp_path):
     head = "index\tsentence1\tsentence2"
     for split in ("dev_matched", "dev_mismatched"):
         write_rows(tmp_path, f"MNLI/{split}.tsv", f"{head}\tgold_label\n0\ta b\tc\tneutral\n")

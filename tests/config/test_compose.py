@@ -5,7 +5,6 @@ import operator
 import re
 from collections.abc import Iterator
 from functools import cache, reduce
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -138,7 +137,7 @@ from relpos.trust import mistakes
         ("pretrain", ["hydra.sweeper.params={seed:1}"], "hydra.sweeper.params={seed:1}: 'None"),
     ],
 )  # fmt: skip
-def test_wrong_overrides(command: str, overrides: list[str], said: str) -> None:
+def test_wrong_overrides(command, overrides, said):
     with pytest.raises(RelposError) as caught:
         compose(command, overrides)
     assert said in str(caught.value)
@@ -193,7 +192,7 @@ def composed(command: str) -> DictConfig:
         ("status", "every=0", "every=0: a number above 0 is expected"),
     ],
 )  # fmt: skip
-def test_wrong_values(command: str, override: str, said: str) -> None:
+def test_wrong_values(command, override, said):
     cfg = composed(command).copy()
     key, _, value = override.partition("=")
     OmegaConf.update(
@@ -213,7 +212,7 @@ def leaves(node: Any, path: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("command", commands())
-def test_every_dial_has_a_kind(command: str) -> None:
+def test_every_dial_has_a_kind(command):
     content = OmegaConf.load(conf_dir() / f"{command}.yaml")
     overrides = [
         f"{key}={'demo' if key == 'table' else 'x'}"
@@ -230,27 +229,25 @@ def test_every_dial_has_a_kind(command: str) -> None:
         ), path
 
 
-def test_the_override_as_typed_is_named_and_not_a_dial_that_follows_it() -> None:
+def test_the_override_as_typed_is_named_and_not_a_dial_that_follows_it():
     for override in ("batch=0", "recipe.batch=0", "first.batch=0", "position.k=-1"):
         with pytest.raises(RelposError, match=f"^{override}: "):
             compose("pretrain", ["position=fixed", override])
 
 
-def test_keys_under_a_target_are_its_arguments() -> None:
+def test_keys_under_a_target_are_its_arguments():
     assert (
         compose("pretrain", ["position=composite", "position.scaled=false"]).position.scaled
         is False
     )
 
 
-def test_a_sweep_is_no_value() -> None:
+def test_a_sweep_is_no_value():
     with pytest.raises(RelposError, match="seed=1,2"):
         compose("pretrain", ["seed=1,2"])
 
 
-def test_an_option_file_that_is_no_yaml_is_named_with_its_line(
-    tmp_path: Path, refused: Any
-) -> None:
+def test_an_option_file_that_is_no_yaml_is_named_with_its_line(tmp_path, refused):
     (tmp_path / "position").mkdir()
     (tmp_path / "position" / "mine.yaml").write_text("_target_: [a\nb: }", encoding="utf-8")
     assert f"{tmp_path}/position/mine.yaml:2: not YAML" in refused(
@@ -258,51 +255,51 @@ def test_an_option_file_that_is_no_yaml_is_named_with_its_line(
     )
 
 
-def test_what_is_typed_counts_before_a_task_file_too(tmp_path: Path) -> None:
+def test_what_is_typed_counts_before_a_task_file_too(tmp_path):
     (tmp_path / "t.yaml").write_text("columns: [a]\nlabel: b\nepochs: 5\n", encoding="utf-8")
     assert compose("finetune", ["task.epochs=9", f"task={tmp_path / 't.yaml'}"]).task.epochs == 9
 
 
-def test_a_task_file_refers_to_nothing(tmp_path: Path) -> None:
+def test_a_task_file_refers_to_nothing(tmp_path):
     (tmp_path / "t.yaml").write_text("columns: [a]\nlabel: ${oc.env:HOME,x}\n", encoding="utf-8")
     with pytest.raises(RelposError, match="may not refer to anything"):
         with_task(compose("finetune"), str(tmp_path / "t.yaml"))
 
 
-def test_a_file_of_pairs_may_stand_in_quotes() -> None:
+def test_a_file_of_pairs_may_stand_in_quotes():
     assert compose("order", ["network=x", "pairs='a dir/b c.txt'"]).pairs.path == "a dir/b c.txt"
 
 
-def test_a_home_that_nobody_has_is_a_plain_name() -> None:
+def test_a_home_that_nobody_has_is_a_plain_name():
     assert rewritten("finetune", ["network=~nobody-at-all/x"])[-1] == "recipe=finetune_base"
 
 
 @pytest.mark.parametrize("recipe", ["finetune_base", "finetune_mini"])
-def test_help_has_the_comments_of_the_option_that_the_chosen_one_begins_from(recipe: str) -> None:
+def test_help_has_the_comments_of_the_option_that_the_chosen_one_begins_from(recipe):
     shown = help_of("finetune", [f"recipe={recipe}"])
     assert re.search(r"steps: null +# the task's own, scaled to the rows there are\n", shown)
     assert re.search(r"epochs: null +# instead of steps\n", shown)
 
 
-def test_help_explains_no_key_by_that_of_another_class() -> None:
+def test_help_explains_no_key_by_that_of_another_class():
     assert "Local # " not in help_of("reproduce")  # the debug engine says so of itself
     # columns of a table, not those with the texts of one's own task
     assert "[premise, hypothesis]" not in help_of("finetune")
 
 
-def test_help_spells_a_column_as_a_record_does() -> None:
+def test_help_spells_a_column_as_a_record_does():
     assert (
         re.findall(r"-(\w+): one of which more is better", help_of("finetune"))
         == compose("finetune", ["task=rte"]).task.columns
     )
 
 
-def test_help_names_every_activation() -> None:
+def test_help_names_every_activation():
     [line] = re.findall(r"activation: .*", help_of("pretrain"))
     assert set(get_args(Activation)) <= set(re.findall(r"\w+", line))
 
 
-def test_help_shows_a_long_value_to_its_end() -> None:
+def test_help_shows_a_long_value_to_its_end():
     assert "30]" in help_of("pretrain", [f"snapshots=[{','.join(map(str, range(1, 31)))}]"])
 
 
@@ -310,6 +307,6 @@ def test_help_shows_a_long_value_to_its_end() -> None:
     ("command", "stage"),
     [("pretrain", "finetune"), ("finetune", "pretrain"), ("data", "noop"), ("pretrain", "x")],
 )
-def test_a_command_is_of_one_stage(command: str, stage: str) -> None:
+def test_a_command_is_of_one_stage(command, stage):
     with pytest.raises(RelposError, match=f"stage={stage}: .* is expected"):
         compose(command, [f"stage={stage}"])

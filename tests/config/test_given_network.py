@@ -1,7 +1,6 @@
 """Overrides about a network that comes from a folder are refused, not ignored."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -24,9 +23,7 @@ from relpos.tables.plan import plan_table
         ("analyze", "position=fixed"),
     ],
 )
-def test_an_override_about_the_network_beside_a_folder_is_refused_by_name(
-    command: str, override: str
-) -> None:
+def test_an_override_about_the_network_beside_a_folder_is_refused_by_name(command, override):
     overrides = ["conv=convbert"] if override.startswith("conv.") else []
     with pytest.raises(RelposError) as caught:
         compose(command, ["network=FOLDER", override, *overrides])
@@ -36,7 +33,7 @@ def test_an_override_about_the_network_beside_a_folder_is_refused_by_name(
     )
 
 
-def test_the_override_for_a_size_is_told_where_the_recipe_comes_from() -> None:
+def test_the_override_for_a_size_is_told_where_the_recipe_comes_from():
     with pytest.raises(RelposError, match=r"changes nothing; recipe=… names the recipe by itself$"):
         compose("finetune", ["network=FOLDER", "size=small"])
 
@@ -69,7 +66,7 @@ def test_the_override_for_a_size_is_told_where_the_recipe_comes_from() -> None:
         ("finetune", ["size=small", "position=fixed", "pretrain.steps=9"]),
     ],
 )
-def test_other_overrides_are_taken(command: str, overrides: list[str]) -> None:
+def test_other_overrides_are_taken(command, overrides):
     assert compose(command, overrides)
 
 
@@ -83,7 +80,7 @@ BERT = {
 
 
 @pytest.mark.parametrize(("hidden", "lr"), [(64, 1e-3), (384, 3e-4), (768, 1e-4)])
-def test_the_width_of_the_network_gives_the_recipe(hidden: int, lr: float, tmp_path: Path) -> None:
+def test_the_width_of_the_network_gives_the_recipe(hidden, lr, tmp_path):
     (tmp_path / "config.json").write_text(
         json.dumps(BERT | {"hidden_size": hidden, "intermediate_size": 64}), encoding="utf-8"
     )
@@ -104,8 +101,8 @@ def test_the_width_of_the_network_gives_the_recipe(hidden: int, lr: float, tmp_p
     ids=("order", "export"),
 )
 def test_commands_that_open_a_network_have_no_keys_that_describe_one(
-    command: str, text: list[str], override: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+    command, text, override, capsys
+):
     assert main([command, *text, "network=FOLDER", override]) == 1
     key = override.partition("=")[0]
     assert (
@@ -114,7 +111,7 @@ def test_commands_that_open_a_network_have_no_keys_that_describe_one(
     )
 
 
-def test_rows_of_a_table_that_starts_from_a_network_may_not_name_another(tmp_path: Path) -> None:
+def test_rows_of_a_table_that_starts_from_a_network_may_not_name_another(tmp_path):
     (tmp_path / "host").mkdir()
     (tmp_path / "host" / "model.safetensors").write_bytes(b"x")
     file = tmp_path / "mine.yaml"

@@ -100,7 +100,7 @@ def cases() -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize(("command", "overrides"), list(cases()))
-def test_it_is_what_hydra_composes(command: str, overrides: list[str]) -> None:
+def test_it_is_what_hydra_composes(command, overrides):
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         expected = hydra_compose(command, overrides=overrides)
     found = quick.merged(command, overrides)
@@ -116,7 +116,7 @@ def test_it_is_what_hydra_composes(command: str, overrides: list[str]) -> None:
         )
 
 
-def test_the_configuration_may_be_changed_but_has_no_other_keys() -> None:
+def test_the_configuration_may_be_changed_but_has_no_other_keys():
     cfg = compose("pretrain", ["size=small"])
     cfg.steps = 7
     assert OmegaConf.is_struct(cfg)
@@ -147,7 +147,7 @@ def test_the_configuration_may_be_changed_but_has_no_other_keys() -> None:
         ],
     ],
 )
-def test_what_only_hydra_can_tell_is_left_to_it(override: str) -> None:
+def test_what_only_hydra_can_tell_is_left_to_it(override):
     with pytest.raises(quick.LeftToHydra):
         quick.merged("pretrain", ["position=none", override])
 
@@ -155,7 +155,7 @@ def test_what_only_hydra_can_tell_is_left_to_it(override: str) -> None:
 @pytest.mark.parametrize(
     "value", ["${nope}", "${oc.decode:1}", "${now:%H}", "${steps", "???", "${seed}", "\\${k}"]
 )
-def test_an_interpolation_that_leads_nowhere_is_left_to_omegaconf(value: str) -> None:
+def test_an_interpolation_that_leads_nowhere_is_left_to_omegaconf(value):
     with pytest.raises(quick.LeftToHydra):
         quick.resolved({"seed": value})
 
@@ -168,7 +168,7 @@ def test_an_interpolation_that_leads_nowhere_is_left_to_omegaconf(value: str) ->
         ("x", "'${oc.env:NOBODY_SETS_THIS,null}'"),
     ],
 )
-def test_an_interpolation_in_a_text_is_resolved_as_by_hydra(root: str, corpus: str) -> None:
+def test_an_interpolation_in_a_text_is_resolved_as_by_hydra(root, corpus):
     overrides = ["data=files", f"data.root={root}", f"data.corpus={corpus}"]
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         expected = hydra_compose("pretrain", overrides=overrides).data.corpus

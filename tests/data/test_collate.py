@@ -25,7 +25,7 @@ def random_lengths(count: int) -> torch.Tensor:
     return torch.randint(3, 128, (count,), generator=torch.Generator().manual_seed(count))
 
 
-def test_a_batch_is_padded_to_eight_beyond_its_longest() -> None:
+def test_a_batch_is_padded_to_eight_beyond_its_longest():
     batch = collate(encoded([3, 10, 60]), torch.tensor([1, 0]))
     assert batch["input_ids"].shape == (2, 16)
     assert batch["attention_mask"].sum(1).tolist() == [10, 3]
@@ -41,13 +41,13 @@ def test_a_batch_is_padded_to_eight_beyond_its_longest() -> None:
     seed=st.integers(0, 5),
     epoch=st.integers(0, 3),
 )
-def test_an_epoch_is_every_row_once(count: int, batch: int, seed: int, epoch: int) -> None:
+def test_an_epoch_is_every_row_once(count, batch, seed, epoch):
     batches = epoch_batches(count, seed, epoch, batch)
     assert sorted(torch.cat(batches).tolist()) == list(range(count))
     assert [len(rows) for rows in batches[:-1]] == [batch] * ((count - 1) // batch)
 
 
-def test_seeds_and_epochs_differ_and_repeat() -> None:
+def test_seeds_and_epochs_differ_and_repeat():
     draws = [
         torch.cat(epoch_batches(200, *key, 32)).tolist() for key in ((0, 0), (0, 1), (1, 0), (0, 0))
     ]
@@ -55,7 +55,7 @@ def test_seeds_and_epochs_differ_and_repeat() -> None:
     assert draws[0] != draws[1] != draws[2] != draws[0]
 
 
-def test_a_label_that_goes_with_the_length_is_spread_evenly_over_the_batches() -> None:
+def test_a_label_that_goes_with_the_length_is_spread_evenly_over_the_batches():
     # the long rows are of the one class, the short ones of the other
     labels = (torch.arange(3_200) < 1_600).double()
     data = encoded(sorted(random_lengths(3_200).tolist(), reverse=True))
@@ -67,7 +67,7 @@ def test_a_label_that_goes_with_the_length_is_spread_evenly_over_the_batches() -
     assert 0.6 * expected < float(torch.stack(means).var()) < 1.5 * expected
 
 
-def test_rows_of_a_forward_pass_are_of_like_length() -> None:
+def test_rows_of_a_forward_pass_are_of_like_length():
     steps = list(TuningSteps(encoded(random_lengths(2_000).tolist()), 0, 32, 62, 16))
     parts = [part for step in steps for part in step.microbatches]
     padded, real = (
@@ -77,7 +77,7 @@ def test_rows_of_a_forward_pass_are_of_like_length() -> None:
     assert padded < 1.6 * real  # in one pass a batch it would be 1.9 times as many
 
 
-def test_a_step_knows_its_rows_and_their_keys() -> None:
+def test_a_step_knows_its_rows_and_their_keys():
     for step in TuningSteps(
         encoded(random_lengths(50).tolist()), seed=4, batch=7, stop=20, microbatch=2
     ):
@@ -91,7 +91,7 @@ def test_a_step_knows_its_rows_and_their_keys() -> None:
 
 
 @pytest.mark.parametrize("start", [0, 1, 7, 8, 20])
-def test_steps_are_the_same_from_any_start(start: int) -> None:
+def test_steps_are_the_same_from_any_start(start):
     data = encoded(random_lengths(50).tolist())
     whole = list(TuningSteps(data, seed=4, batch=7, stop=20, microbatch=2))
     rest = list(TuningSteps(data, seed=4, batch=7, stop=20, microbatch=2, start=start))
@@ -103,7 +103,7 @@ def test_steps_are_the_same_from_any_start(start: int) -> None:
         )
 
 
-def test_evaluation_gives_back_the_order() -> None:
+def test_evaluation_gives_back_the_order():
     data = encoded(random_lengths(50).tolist(), labels=False)
     outputs = torch.zeros(50, dtype=torch.int64)
     for batch in evaluation_batches(data, 8):

@@ -49,33 +49,33 @@ def read(text: str, portion: int = 997) -> list[tuple[str, list[str]]]:
     [("\n", None), ("\n\n", None), ("\n\n", 60)],
     ids=["lines", "apart", "wrapped"],
 )
-def test_a_paragraph_is_a_line_or_lines_up_to_an_empty_one(between: str, width: int | None) -> None:
+def test_a_paragraph_is_a_line_or_lines_up_to_an_empty_one(between, width):
     text = between.join(
         textwrap.fill(paragraph, width) if width else paragraph for paragraph in paragraphs(60)
     )
     assert read(text) == [("x.txt", paragraphs(60))]
 
 
-def test_short_sentences_a_line_are_not_wrapped_text() -> None:
+def test_short_sentences_a_line_are_not_wrapped_text():
     assert wrapped_at([f"the {a} sees the {b} ." for a in WORDS for b in WORDS]) is None
 
 
-def test_wrapped_lines_without_empty_lines_lose_no_word() -> None:
+def test_wrapped_lines_without_empty_lines_lose_no_word():
     text = "\n".join(textwrap.fill(paragraph, 60) for paragraph in paragraphs(200))
     assert " ".join(read(text)[0][1]) == " ".join(paragraphs(200))
 
 
-def test_wrapped_lines_without_empty_lines_end_paragraphs_where_a_line_is_short() -> None:
+def test_wrapped_lines_without_empty_lines_end_paragraphs_where_a_line_is_short():
     text = "\n".join(textwrap.fill(paragraph, 60) for paragraph in paragraphs(200))
     assert len(read(text)[0][1]) > 100
 
 
-def test_the_licence_is_cut() -> None:
+def test_the_licence_is_cut():
     text = "A story.\n*** END OF THE PROJECT GUTENBERG EBOOK ***\nYou may copy it.\n"
     assert read(text) == [("x.txt", ["A story."])]
 
 
-def test_after_a_licence_another_book_may_start() -> None:
+def test_after_a_licence_another_book_may_start():
     text = "One.\n*** END OF THIS PROJECT\nNo.\n*** START OF THIS PROJECT\nTwo.\n"
     assert read(text) == [("x.txt", ["One.", "Two."])]
 
@@ -90,11 +90,11 @@ def test_after_a_licence_another_book_may_start() -> None:
         "*** END OF THE LINE",
     ],
 )
-def test_other_lines_of_asterisks_are_text(line: str) -> None:
+def test_other_lines_of_asterisks_are_text(line):
     assert read(f"One.\n{line}\nTwo.\n") == [("x.txt", ["One.", line, "Two."])]
 
 
-def test_what_is_left_out_is_counted() -> None:
+def test_what_is_left_out_is_counted():
     end, start = (
         "*** END OF THE PROJECT GUTENBERG EBOOK A ***",
         "*** START OF THIS PROJECT GUTENBERG EBOOK B ***",
@@ -113,7 +113,7 @@ def test_what_is_left_out_is_counted() -> None:
 
 
 @pytest.mark.parametrize("line", [" = Title = ", "= A =", " = A = B = \n", "= a = =", "= 1 = 2 ="])
-def test_titles(line: str) -> None:
+def test_titles(line):
     assert TITLE.match(line)
     assert HEADING.match(line)
 
@@ -122,7 +122,7 @@ def test_titles(line: str) -> None:
     "line",
     ["== A ==", " = = A = = ", "= =", "=  =", "= A", "A =", "  = A =", "= A =  ", "= A =\nB"],
 )
-def test_no_titles(line: str) -> None:
+def test_no_titles(line):
     assert not TITLE.match(line)
 
 
@@ -130,24 +130,24 @@ WIKITEXT = """ \n = First <unk> = \n \n A well @-@ known town of 3 @,@ 000 . \n 
  = 3 = \n \n = Second = \n \n Another . \n"""
 
 
-def test_a_title_starts_a_document() -> None:
+def test_a_title_starts_a_document():
     assert [source for source, _ in read(WIKITEXT)] == ["x.txt#1", "x.txt#2"]
 
 
-def test_headings_are_dropped() -> None:
+def test_headings_are_dropped():
     assert not any("History" in line for _, lines in read(WIKITEXT) for line in lines)
 
 
-def test_wikitext_is_untokenised() -> None:
+def test_wikitext_is_untokenised():
     assert read(WIKITEXT)[0][1] == ["A well-known town of 3,000 .", f"It is {UNKNOWN} ."]
 
 
 @pytest.mark.parametrize("text", ["", "\n\n \n"])
-def test_nothing_is_one_document_of_nothing(text: str) -> None:
+def test_nothing_is_one_document_of_nothing(text):
     assert read(text) == [("x.txt", [])]
 
 
-def test_copies_of_an_article_with_other_unknown_words_have_one_fingerprint() -> None:
+def test_copies_of_an_article_with_other_unknown_words_have_one_fingerprint():
     def prints(text: str) -> list[list[str]]:
         return [
             [document.fingerprint(line) for line in document.lines]
@@ -157,7 +157,7 @@ def test_copies_of_an_article_with_other_unknown_words_have_one_fingerprint() ->
     assert prints(WIKITEXT) == prints(WIKITEXT.replace("town", "<unk>"))
 
 
-def test_empty_paragraphs_do_not_gather_in_memory() -> None:
+def test_empty_paragraphs_do_not_gather_in_memory():
     assert [len(portion) for portion in portions([""] * PORTION + ["One."])] == [
         2 * (PORTION - 1),
         4,
@@ -168,7 +168,7 @@ TITLES = re.compile(r"^ ?= (?!=)(.*[^= ].*) = ?$"), re.compile(r"^ ?=( =)* .*= ?
 """Titles and headings as they are defined; these take the square of a line's length."""
 
 
-def test_titles_and_headings_are_found_in_the_time_of_one_look() -> None:
+def test_titles_and_headings_are_found_in_the_time_of_one_look():
     chance = random.Random(0)
     for _ in range(20_000):
         inside = "".join(chance.choices(" =ab", k=chance.randint(0, 9)))

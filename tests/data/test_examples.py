@@ -52,33 +52,33 @@ corpora = st.lists(st.lists(sentence, min_size=1, max_size=6), min_size=1, max_s
 
 @settings(max_examples=30, deadline=None)
 @given(documents=corpora.filter(lambda d: any(len(x) > 1 for x in d)), length=st.integers(8, 40))
-def test_pairs_are_those_of_the_definition(documents: Documents, length: int) -> None:
+def test_pairs_are_those_of_the_definition(documents, length):
     assert rows(examples(PairExamples, documents, length)) == expected_pairs(documents, length)
 
 
 @settings(max_examples=30, deadline=None)
 @given(documents=corpora, length=st.integers(8, 40))
-def test_windows_are_those_of_the_definition(documents: Documents, length: int) -> None:
+def test_windows_are_those_of_the_definition(documents, length):
     assert rows(examples(WindowExamples, documents, length)) == expected_windows(documents, length)
 
 
-def test_batches_are_padded_to_a_multiple_of_eight() -> None:
+def test_batches_are_padded_to_a_multiple_of_eight():
     ids, _ = examples(PairExamples, [[[7] * 4, [8] * 5]], 128).batch(torch.tensor([0]))
     assert ids.shape == (1, 16)
     assert ids[0, 12:].tolist() == [PAD] * 4
 
 
-def test_batches_are_never_wider_than_length() -> None:
+def test_batches_are_never_wider_than_length():
     ids, _ = examples(PairExamples, [[[7] * 40, [8] * 50]], 20).batch(torch.tensor([0]))
     assert ids.shape == (1, 20)
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7])
-def test_a_limit_is_spread_over_the_text(limit: int) -> None:
+def test_a_limit_is_spread_over_the_text(limit):
     documents = [[[10 + i], [100 + i]] for i in range(21)]
     firsts = [row[1] - 10 for row in rows(examples(PairExamples, documents, 16, limit))]
     assert firsts == [i * 21 // limit for i in range(limit)]
 
 
-def test_a_limit_beyond_the_text_is_all_of_it() -> None:
+def test_a_limit_beyond_the_text_is_all_of_it():
     assert len(examples(PairExamples, [[[1], [2]]], 16, 100)) == 1

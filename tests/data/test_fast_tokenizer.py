@@ -1,7 +1,6 @@
 """The fast tokenizer gives the ids of ours."""
 
 import json
-from pathlib import Path
 from unicodedata import normalize
 
 import pytest
@@ -29,16 +28,14 @@ def differing(tokenizer: Tokenizer, texts: list[str]) -> list[str]:
     ]
 
 
-def test_ids_of_the_toy_language_and_of_odd_texts_are_equal(
-    tokenizer: Tokenizer, prepared: Path
-) -> None:
+def test_ids_of_the_toy_language_and_of_odd_texts_are_equal(tokenizer, prepared):
     corpus = next((prepared / "toy").rglob("*.txt"))
     lines = corpus.read_text(encoding="utf-8").splitlines()[:2000]
     assert len(lines) >= 100
     assert differing(tokenizer, lines + ODD) == []
 
 
-def test_ids_of_decomposed_texts_are_equal(tmp_path: Path) -> None:
+def test_ids_of_decomposed_texts_are_equal(tmp_path):
     lines = [
         "각 나라의 말은 서로 다르다",
         "tiếng việt có nhiều dấu thanh",
@@ -66,7 +63,7 @@ def test_ids_of_decomposed_texts_are_equal(tmp_path: Path) -> None:
     assert differing(tokenizer, taken_apart) == []
 
 
-def test_special_tokens_in_a_text_are_those_of_ours(tokenizer: Tokenizer) -> None:
+def test_special_tokens_in_a_text_are_those_of_ours(tokenizer):
     texts = [
         "the [MASK] sleeps.",
         "the [MASK], and [MASK].",
@@ -84,9 +81,7 @@ def test_special_tokens_in_a_text_are_those_of_ours(tokenizer: Tokenizer) -> Non
         ), text
 
 
-def test_a_text_stands_between_cls_and_sep_and_two_have_the_types_asked_for(
-    tokenizer: Tokenizer, tmp_path: Path
-) -> None:
+def test_a_text_stands_between_cls_and_sep_and_two_have_the_types_asked_for(tokenizer, tmp_path):
     first, second = (ids.tolist() for ids in tokenizer.encode(["the dogs", "sleep"]))
     for second_type in (0, 1):
         write_fast_tokenizer(tmp_path, tokenizer, max_length=None, second_type=second_type)
@@ -97,7 +92,7 @@ def test_a_text_stands_between_cls_and_sep_and_two_have_the_types_asked_for(
         assert encoded.type_ids == [0] * (len(first) + 2) + [second_type] * (len(second) + 1)
 
 
-def test_auto_tokenizer_reads_the_folder(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_auto_tokenizer_reads_the_folder(tokenizer, tmp_path):
     transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")
     write_fast_tokenizer(tmp_path, tokenizer, max_length=64)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
@@ -121,6 +116,6 @@ def test_auto_tokenizer_reads_the_folder(tokenizer: Tokenizer, tmp_path: Path) -
     )
 
 
-def test_the_names_of_the_special_tokens_are_ours(tokenizer: Tokenizer) -> None:
+def test_the_names_of_the_special_tokens_are_ours(tokenizer):
     fast = fast_tokenizer(tokenizer)
     assert {name: fast.token_to_id(name) for name in tokenizer.specials} == tokenizer.specials

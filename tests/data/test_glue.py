@@ -19,30 +19,30 @@ def refusal(folder: Path, name: str, split: str = "train") -> str:
     return str(caught.value)
 
 
-def test_cola_has_no_header_and_numbers_its_rows(tmp_path: Path) -> None:
+def test_cola_has_no_header_and_numbers_its_rows(tmp_path):
     write(tmp_path, "CoLA/train.tsv", "gj04\t1\t\tHe sat.\ngj04\t0\t*\tSat he the.")
     assert read(TsvGlue(tmp_path), task("cola"), "train") == TaskRows(
         ["He sat.", "Sat he the."], None, [1, 0]
     )
 
 
-def test_words_become_classes_in_the_order_of_the_hub(tmp_path: Path) -> None:
+def test_words_become_classes_in_the_order_of_the_hub(tmp_path):
     write(tmp_path, "RTE/train.tsv", f"{PAIRS}7\ta\tb\tnot_entailment\n9\tc\td\tentailment\n")
     assert read(TsvGlue(tmp_path), task("rte"), "train") == TaskRows(["a", "c"], ["b", "d"], [1, 0])
 
 
-def test_gold_label_is_the_label_of_mnli(tmp_path: Path) -> None:
+def test_gold_label_is_the_label_of_mnli(tmp_path):
     header = "index\tsentence1\tsentence2\tlabel1\tgold_label\n"
     write(tmp_path, "MNLI/dev_matched.tsv", f"{header}0\ta\tb\tneutral\tcontradiction\n")
     assert read(TsvGlue(tmp_path), task("mnli"), "dev_matched").labels == [2]
 
 
-def test_scores_are_numbers(tmp_path: Path) -> None:
+def test_scores_are_numbers(tmp_path):
     write(tmp_path, "STS-B/train.tsv", SCORES + "0" + "\tx" * 6 + "\ta\tb\t3.800\n")
     assert read(TsvGlue(tmp_path), task("stsb"), "train").labels == [3.8]
 
 
-def test_test_split_has_indices_and_no_labels(tmp_path: Path) -> None:
+def test_test_split_has_indices_and_no_labels(tmp_path):
     assert not TsvGlue(tmp_path).has(task("qqp"), "test")
     write(tmp_path, "QQP/test.tsv", "id\tquestion1\tquestion2\n4\ta\tb\n2\tc\td\n")
     assert TsvGlue(tmp_path).has(task("qqp"), "test")
@@ -50,7 +50,7 @@ def test_test_split_has_indices_and_no_labels(tmp_path: Path) -> None:
     assert (rows.labels, rows.sentence_a) == (None, ["a", "c"])
 
 
-def test_label_outside_the_set_is_refused_with_line_and_set(tmp_path: Path) -> None:
+def test_label_outside_the_set_is_refused_with_line_and_set(tmp_path):
     path = write(tmp_path, "RTE/train.tsv", f"{PAIRS}0\ta\tb\tentailment\n1\ta\tb\tentailmnt\n")
     assert refusal(tmp_path, "rte") == (
         f"{path} line 3: label 'entailmnt' is outside the set. Did you mean 'entailment' or "
@@ -58,7 +58,7 @@ def test_label_outside_the_set_is_refused_with_line_and_set(tmp_path: Path) -> N
     )
 
 
-def test_all_labels_are_listed_in_their_order_where_none_is_near(tmp_path: Path) -> None:
+def test_all_labels_are_listed_in_their_order_where_none_is_near(tmp_path):
     write(tmp_path, "SST-2/train.tsv", "sentence\tlabel\nx\t2\n")
     assert refusal(tmp_path, "sst2").endswith(
         "SST-2/train.tsv line 2: label '2' is outside the set. Known: 0, 1."
@@ -69,13 +69,13 @@ def test_all_labels_are_listed_in_their_order_where_none_is_near(tmp_path: Path)
     ("score", "what"),
     [("high", "not a number"), ("5.1", "outside 0 to 5"), ("nan", "not a number")],
 )
-def test_bad_scores_are_refused_with_their_line(tmp_path: Path, score: str, what: str) -> None:
+def test_bad_scores_are_refused_with_their_line(tmp_path, score, what):
     write(tmp_path, "STS-B/dev.tsv", SCORES + "0" + "\tx" * 6 + f"\ta\tb\t{score}\n")
     message = refusal(tmp_path, "stsb", "dev")
     assert f"line 2: score '{score}' is {what}" in message
 
 
 @pytest.mark.parametrize("gone", ["sentence2", "label"])
-def test_missing_column_is_refused_with_the_nearest(tmp_path: Path, gone: str) -> None:
+def test_missing_column_is_refused_with_the_nearest(tmp_path, gone):
     path = write(tmp_path, "WNLI/train.tsv", PAIRS.replace(gone, gone.upper()) + "0\ta\tb\t1\n")
     assert f"{path}: no column '{gone}'." in refusal(tmp_path, "wnli")

@@ -20,20 +20,20 @@ class Words:
         return [[int(word) for word in sentence.split()] for sentence in sentences]
 
 
-def test_pair_has_two_separators_and_two_types() -> None:
+def test_pair_has_two_separators_and_two_types():
     encoded = encode(TaskRows(["11 12"], ["21"], [1]), Words())
     assert encoded.ids[0].tolist() == [2, 11, 12, 3, 21, 3]
     assert encoded.seconds == [4]
 
 
-def test_single_sentence_has_one_type() -> None:
+def test_single_sentence_has_one_type():
     encoded = encode(TaskRows(["11 12"], None, None), Words())
     assert encoded.ids[0].tolist() == [2, 11, 12, 3]
     assert encoded.seconds == [4]
     assert encoded.labels is None
 
 
-def test_classes_are_integers_and_scores_are_floats() -> None:
+def test_classes_are_integers_and_scores_are_floats():
     classes = encode(TaskRows(["11", "12"], None, [1, 0]), Words()).labels
     scores = encode(TaskRows(["11", "12"], None, [1.0, 0.5]), Words()).labels
     assert classes is not None
@@ -41,7 +41,7 @@ def test_classes_are_integers_and_scores_are_floats() -> None:
     assert (classes.dtype, scores.dtype) == (torch.int64, torch.float32)
 
 
-def test_cut_rows_keep_their_separators() -> None:
+def test_cut_rows_keep_their_separators():
     long = " ".join(str(10 + i) for i in range(200))
     for second in (None, [long], ["5"]):
         ids = encode(TaskRows([long], second, None), Words(), length=16).ids[0].tolist()
@@ -49,11 +49,11 @@ def test_cut_rows_keep_their_separators() -> None:
         assert (ids[0], ids[-1], ids.count(3)) == (2, 3, 1 if second is None else 2)
 
 
-def test_empty_sentences_are_encoded() -> None:
+def test_empty_sentences_are_encoded():
     assert encode(TaskRows([""], [""], None), Words()).ids[0].tolist() == [2, 3, 3]
 
 
-def test_too_small_a_length_is_refused() -> None:
+def test_too_small_a_length_is_refused():
     with pytest.raises(RelposError, match="length=4"):
         encode(TaskRows(["1"], None, None), Words(), length=4)
 
@@ -63,7 +63,7 @@ class TwoBetween(Words):
 
 
 @pytest.mark.parametrize(("tokenizer", "least"), [(Words(), 5), (TwoBetween(), 6)])
-def test_the_least_length_has_a_token_of_each_text(tokenizer: Words, least: int) -> None:
+def test_the_least_length_has_a_token_of_each_text(tokenizer, least):
     pair = TaskRows(["11 12"], ["21 22"], None)
     assert {11, 21} < set(encode(pair, tokenizer, least).ids[0].tolist())
     with pytest.raises(
@@ -74,7 +74,7 @@ def test_the_least_length_has_a_token_of_each_text(tokenizer: Words, least: int)
 
 
 @given(a=st.integers(0, 60), b=st.integers(0, 60), room=st.integers(2, 40))
-def test_cut_takes_one_token_at_a_time_off_the_longer(a: int, b: int, room: int) -> None:
+def test_cut_takes_one_token_at_a_time_off_the_longer(a, b, room):
     kept_a, kept_b = a, b
     while kept_a + kept_b > room:
         if kept_a > kept_b:

@@ -41,7 +41,7 @@ def put(folder: Path, config: str, splits: dict[str, Columns], names: Sequence[s
     )
 
 
-def test_hub_and_files_give_the_same_rows(tmp_path: Path) -> None:
+def test_hub_and_files_give_the_same_rows(tmp_path):
     text = {"premise": ["a", "c"], "hypothesis": ["b", "d"]}
     train: Columns = {**text, "label": [2, 0], "idx": [5, 3]}
     hidden: Columns = {**text, "label": [-1, -1], "idx": [5, 3]}
@@ -84,16 +84,14 @@ def test_hub_and_files_give_the_same_rows(tmp_path: Path) -> None:
         ("mnli", ["contradiction", "entailment", "neutral"], [2, 0]),
     ],
 )
-def test_classes_are_known_by_their_names_whatever_their_numbers(
-    name: str, names: list[str], expected: list[int], tmp_path: Path
-) -> None:
+def test_classes_are_known_by_their_names_whatever_their_numbers(name, names, expected, tmp_path):
     texts = {column: ["a", "b"] for column in task(name).hub_sentences or task(name).sentences}
     columns: Columns = {**texts, "label": [0, 1], "idx": [0, 1]}
     put(tmp_path / "hub", name, {"train": columns}, names)
     assert read(HubGlue(str(tmp_path / "hub")), task(name), "train").labels == expected
 
 
-def test_classes_of_other_names_than_the_tasks_are_refused(tmp_path: Path) -> None:
+def test_classes_of_other_names_than_the_tasks_are_refused(tmp_path):
     put(tmp_path / "hub", "cola", {"train": {"sentence": ["a"], "label": [0]}}, ["good", "bad"])
     with pytest.raises(
         RelposError,
@@ -102,19 +100,19 @@ def test_classes_of_other_names_than_the_tasks_are_refused(tmp_path: Path) -> No
         read(HubGlue(str(tmp_path / "hub")), task("cola"), "train")
 
 
-def test_scores_read_as_in_the_files(tmp_path: Path) -> None:
+def test_scores_read_as_in_the_files(tmp_path):
     columns: Columns = {"sentence1": ["a"], "sentence2": ["b"], "label": [3.8], "idx": [0]}
     put(tmp_path / "hub", "stsb", {"train": columns}, None)
     assert read(HubGlue(str(tmp_path / "hub")), task("stsb"), "train").labels == [3.8]
 
 
-def test_a_data_set_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_a_data_set_that_is_not_there_is_one_line(tmp_path):
     with pytest.raises(RelposError, match=r"data set '.*nowhere' \(rte\): ") as caught:
         read(HubGlue(str(tmp_path / "nowhere")), task("rte"), "train")
     assert "\n" not in str(caught.value)
 
 
-def test_a_damaged_file_of_a_data_set_is_one_line(tmp_path: Path) -> None:
+def test_a_damaged_file_of_a_data_set_is_one_line(tmp_path):
     columns: Columns = {"sentence1": ["a"], "sentence2": ["b"], "label": [3.8], "idx": [0]}
     put(tmp_path / "hub", "stsb", {"train": columns}, None)
     [path] = (tmp_path / "hub").glob("stsb/*.parquet")
@@ -124,7 +122,7 @@ def test_a_damaged_file_of_a_data_set_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_text_that_is_null_is_refused_with_its_row(tmp_path: Path) -> None:
+def test_a_text_that_is_null_is_refused_with_its_row(tmp_path):
     columns: Any = {"sentence": ["a", None], "label": [0, 1]}
     put(tmp_path / "hub", "cola", {"train": columns}, ["0", "1"])
     with pytest.raises(RelposError, match=r"cola train row 2: column 'sentence' holds null"):

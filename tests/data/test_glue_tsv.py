@@ -42,28 +42,26 @@ def refusal(path: Path, **options: object) -> str:
         pytest.param("a\tb\n\t\n", ["a", "b"], [["", ""]], id="empty fields"),
     ],
 )
-def test_fields_are_what_stands_between_tabs_and_line_feeds(
-    content: str | bytes, header: list[str], rows: list[list[str]], tmp_path: Path
-) -> None:
+def test_fields_are_what_stands_between_tabs_and_line_feeds(content, header, rows, tmp_path):
     table = read_table(write(tmp_path, "t.tsv", content))
     assert (list(table.header), table.rows) == (header, rows)
 
 
-def test_file_without_header_starts_at_its_first_line(tmp_path: Path) -> None:
+def test_file_without_header_starts_at_its_first_line(tmp_path):
     table = read_table(write(tmp_path, "t.tsv", "x\t1\ny\t0"), header=["text", "label"])
     assert table.column("text") == ["x", "y"]
     assert table.where(1).endswith("line 2")
 
 
 @pytest.mark.parametrize("row", ["1\tx\ty", "1\tx\ty\t0\t0", ""])
-def test_ragged_row_is_refused_with_its_line(tmp_path: Path, row: str) -> None:
+def test_ragged_row_is_refused_with_its_line(tmp_path, row):
     message = refusal(write(tmp_path, "t.tsv", f"{HEADER}0\ta\tb\t1\n{row}\n2\ta\tb\t1\n"))
     assert f"line 3: {row.count(chr(9)) + 1} column" in message
     assert "header has 4" in message
 
 
 @pytest.mark.parametrize("broken", ['1\tx\n"\ty\t0', "1\tx\n\n z\ty\t0", "1\tx\ty\n\t0"])
-def test_rows_broken_by_line_ends_are_left_out(tmp_path: Path, broken: str) -> None:
+def test_rows_broken_by_line_ends_are_left_out(tmp_path, broken):
     table = read_table(
         write(tmp_path, "t.tsv", f"{HEADER}0\ta\tb\t1\n{broken}\n2\ta\tb\t1\n"), broken=True
     )
@@ -71,27 +69,27 @@ def test_rows_broken_by_line_ends_are_left_out(tmp_path: Path, broken: str) -> N
     assert table.where(1).endswith(f"line {4 + broken.count(chr(10))}")
 
 
-def test_empty_file_is_refused(tmp_path: Path) -> None:
+def test_empty_file_is_refused(tmp_path):
     assert "empty" in refusal(write(tmp_path, "t.tsv", ""))
     assert "empty" in refusal(write(tmp_path, "t.tsv", "\n\n"))
 
 
-def test_header_alone_is_refused(tmp_path: Path) -> None:
+def test_header_alone_is_refused(tmp_path):
     assert "no rows" in refusal(write(tmp_path, "t.tsv", HEADER))
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_bytes_that_are_not_utf8_are_refused_with_their_line(tmp_path: Path, mark: bytes) -> None:
+def test_bytes_that_are_not_utf8_are_refused_with_their_line(tmp_path, mark):
     assert "line 3: not UTF-8" in refusal(
         write(tmp_path, "t.tsv", mark + b"a\nfine\ncaf\xe9\nfine\n")
     )
 
 
-def test_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
+def test_folder_in_place_of_a_file_is_refused(tmp_path):
     assert str(tmp_path) in refusal(tmp_path)
 
 
-def test_missing_files_are_named(tmp_path: Path) -> None:
+def test_missing_files_are_named(tmp_path):
     glue = TsvGlue(tmp_path)
     write(tmp_path, "CoLA-1/train.tsv", "x")
     with pytest.raises(RelposError, match=r"CoLA/train\.tsv.* 'CoLA-1'"):
@@ -100,14 +98,14 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
         TsvGlue(tmp_path / "nowhere").table(task("cola"), "train")
 
 
-def test_unknown_column_names_the_nearest(tmp_path: Path) -> None:
+def test_unknown_column_names_the_nearest(tmp_path):
     table = read_table(write(tmp_path, "t.tsv", "sentence\tlabels\nx\t1\n"))
     with pytest.raises(RelposError, match=r"no column 'label'\. Did you mean 'labels'"):
         table.column("label")
 
 
 @pytest.mark.parametrize("name", ["AX/test.tsv", "diagnostic/diagnostic.tsv"])
-def test_diagnostic_set_is_found_under_both_names(tmp_path: Path, name: str) -> None:
+def test_diagnostic_set_is_found_under_both_names(tmp_path, name):
     glue = TsvGlue(tmp_path)
     assert not glue.has(task("mnli"), "ax")
     write(tmp_path, name, "index\tsentence1\tsentence2\n0\ta\tb")

@@ -41,14 +41,14 @@ def held(
     ],
 )
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.3])
-def test_the_share_is_that_of_the_text(counts: list[int], share: float) -> None:
+def test_the_share_is_that_of_the_text(counts, share):
     wanted = share * sum(counts)
     assert held(counts, share).sum() == pytest.approx(
         wanted, abs=len(counts) if len(counts) < 7 else FEWEST + 1
     )
 
 
-def test_of_large_documents_each_gives_its_end_and_of_small_ones_some_are_whole() -> None:
+def test_of_large_documents_each_gives_its_end_and_of_small_ones_some_are_whole():
     counts = [8000, *[10] * 200]
     of_large, *of_small = held(counts, 0.02)
     assert of_large == 160
@@ -56,13 +56,13 @@ def test_of_large_documents_each_gives_its_end_and_of_small_ones_some_are_whole(
     assert sum(of_small) == 40
 
 
-def test_tokens_count_and_not_sentences() -> None:
+def test_tokens_count_and_not_sentences():
     lengths = [1] * 500 + [19] * 500
     (cut,) = held([1000], 0.1, lengths=lengths)
     assert sum(lengths[-cut:]) == pytest.approx(0.1 * sum(lengths), rel=0.04)
 
 
-def test_copies_are_held_out_alike() -> None:
+def test_copies_are_held_out_alike():
     assert len(set(held([500, 3000, 3000, 70], 0.01, [9, 5, 5, 3])[1:3])) == 1
     drawn = held([10] * 40, 0.2, [*range(1, 21)] * 2)
     assert (drawn[:20] == drawn[20:]).all()
@@ -74,9 +74,7 @@ def test_copies_are_held_out_alike() -> None:
     share=st.floats(0.001, 0.999),
     hashes=st.lists(st.integers(0, 9), min_size=30, max_size=30),
 )
-def test_some_text_is_held_out_and_never_all(
-    counts: list[int], share: float, hashes: list[int]
-) -> None:
+def test_some_text_is_held_out_and_never_all(counts, share, hashes):
     drawn = held(counts, share, hashes[: len(counts)])
     assert 0 < drawn.sum() < sum(counts)
     assert ((drawn >= 0) & (drawn <= counts)).all()
@@ -88,6 +86,6 @@ def test_some_text_is_held_out_and_never_all(
     assert ((np.asarray(counts) - drawn)[cut] >= FEWEST).all()
 
 
-def test_one_document_of_three_sentences_is_too_few() -> None:
+def test_one_document_of_three_sentences_is_too_few():
     with pytest.raises(RelposError, match="the corpus has 3 sentences in one document"):
         held([3], 0.1)

@@ -56,46 +56,46 @@ def read(place: Path, config: str, streaming: bool = False, **keys: object) -> l
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_rows_make_documents_of_so_many_lines(place: Path, streaming: bool) -> None:
+def test_rows_make_documents_of_so_many_lines(place, streaming):
     found = read(place, "book", streaming)
     assert [len(document) for document in found] == [10, 10, 5]
     assert [line for document in found for line in document] == ROWS["book"]
 
 
-def test_titles_make_documents(place: Path) -> None:
+def test_titles_make_documents(place):
     assert read(place, "wiki") == [["First ."], ["Second ."]]
 
 
-def test_of_two_copies_of_a_book_one_is_read_where_asked_for(place: Path) -> None:
+def test_of_two_copies_of_a_book_one_is_read_where_asked_for(place):
     assert sum(map(len, read(place, "twice"))) == 2000
     assert [line for document in read(place, "twice", unique=True) for line in document] == NOVEL
 
 
-def test_unique_is_true_or_false(place: Path) -> None:
+def test_unique_is_true_or_false(place):
     with pytest.raises(RelposError, match=r"data\.texts\.unique=1: true or false"):
         read(place, "twice", unique=1)
 
 
-def test_a_missing_column_is_named(place: Path) -> None:
+def test_a_missing_column_is_named(place):
     with pytest.raises(RelposError, match=r"no column 'txt'.*'text'"):
         read(place, "book", text="txt")
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_a_column_that_is_not_text_is_named(place: Path, streaming: bool) -> None:
+def test_a_column_that_is_not_text_is_named(place, streaming):
     with pytest.raises(
         RelposError, match=r"data\.texts: .*: column 'text' holds 0, a text is expected"
     ):
         read(place, "numbers", streaming)
 
 
-def test_a_missing_data_set_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_data_set_is_one_line(tmp_path):
     with pytest.raises(RelposError, match="nowhere") as caught:
         read(tmp_path / "nowhere", "book")
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_is_known_by_its_content(place: Path) -> None:
+def test_a_folder_is_known_by_its_content(place):
     def identity(folder: Path) -> object:
         return Hub(texts=[{"id": str(folder), "config": "book"}], glue=str(folder)).identity()
 
@@ -108,7 +108,7 @@ def test_a_folder_is_known_by_its_content(place: Path) -> None:
     assert identity(place) != before
 
 
-def test_a_folder_of_glue_is_known_by_its_content(place: Path) -> None:
+def test_a_folder_of_glue_is_known_by_its_content(place):
     hub = Hub(texts=[], glue=str(place))
     before = hub.glue_identity({"name": "rte"})
     (place / "more.txt").write_text("x")
@@ -118,7 +118,7 @@ def test_a_folder_of_glue_is_known_by_its_content(place: Path) -> None:
     }
 
 
-def test_the_commit_that_is_read_is_known(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commit_that_is_read_is_known(place, monkeypatch):
     import datasets
 
     of_folder = Hub(texts=[{"id": str(place), "config": "book"}])

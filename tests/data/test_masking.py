@@ -20,31 +20,31 @@ def masked() -> tuple[Tensor, Tensor, Tensor]:
     return ids, *ids_and_labels[:2]
 
 
-def test_fifteen_per_cent_are_chosen(masked: tuple[Tensor, Tensor, Tensor]) -> None:
+def test_fifteen_per_cent_are_chosen(masked):
     assert (masked[2] != -100).float().mean().item() == pytest.approx(0.15 * 126 / 128, abs=0.006)
 
 
-def test_eighty_per_cent_of_them_become_mask(masked: tuple[Tensor, Tensor, Tensor]) -> None:
+def test_eighty_per_cent_of_them_become_mask(masked):
     _, out, labels = masked
     assert (out[labels != -100] == MASK).float().mean().item() == pytest.approx(0.8, abs=0.02)
 
 
-def test_ten_per_cent_of_them_stay(masked: tuple[Tensor, Tensor, Tensor]) -> None:
+def test_ten_per_cent_of_them_stay(masked):
     ids, out, labels = masked
     assert (out == ids)[labels != -100].float().mean().item() == pytest.approx(0.1, abs=0.015)
 
 
-def test_labels_are_the_ids_that_stood_there(masked: tuple[Tensor, Tensor, Tensor]) -> None:
+def test_labels_are_the_ids_that_stood_there(masked):
     ids, _, labels = masked
     assert torch.equal(labels[labels != -100], ids[labels != -100])
 
 
-def test_what_is_not_chosen_stays(masked: tuple[Tensor, Tensor, Tensor]) -> None:
+def test_what_is_not_chosen_stays(masked):
     ids, out, labels = masked
     assert torch.equal(out[labels == -100], ids[labels == -100])
 
 
-def test_random_ids_reach_the_whole_vocabulary(masked: tuple[Tensor, Tensor, Tensor]) -> None:
+def test_random_ids_reach_the_whole_vocabulary(masked):
     ids, out, labels = masked
     drawn = out[(labels != -100) & (out != ids) & (out != MASK)]
     assert drawn.min() < 5
@@ -52,14 +52,14 @@ def test_random_ids_reach_the_whole_vocabulary(masked: tuple[Tensor, Tensor, Ten
     assert len(drawn.unique()) > 0.7 * VOCABULARY
 
 
-def test_special_tokens_are_never_chosen() -> None:
+def test_special_tokens_are_never_chosen():
     ids = torch.tensor([[CLS, 9, SEP, 8, SEP, PAD, PAD, PAD]]).expand(2000, 8)
     objective = Masked(0.9, 0.9)
     _, labels, _ = objective(ids, torch.full((2000,), 5), torch.arange(2000), 0, VOCABULARY)
     assert sorted(labels.unique().tolist()) == [-100, 8, 9]
 
 
-def test_masks_do_not_depend_on_the_row_or_the_padding() -> None:
+def test_masks_do_not_depend_on_the_row_or_the_padding():
     ids = torch.randint(5, VOCABULARY, (6, 16), generator=torch.Generator().manual_seed(1))
     keys, lengths = torch.arange(6), torch.full((6,), 16)
     out, labels, _ = bert(ids, lengths, keys, 3, VOCABULARY)
@@ -70,7 +70,7 @@ def test_masks_do_not_depend_on_the_row_or_the_padding() -> None:
 
 
 @pytest.mark.parametrize(("keys", "seed"), [(1, 3), (0, 4)])
-def test_another_key_or_seed_gives_other_masks(keys: int, seed: int) -> None:
+def test_another_key_or_seed_gives_other_masks(keys, seed):
     ids = torch.full((1, 512), 9)
     one = bert(ids, torch.tensor([512]), torch.tensor([0]), 3, VOCABULARY)[1]
     assert not torch.equal(

@@ -19,7 +19,7 @@ def masks(masking: Masking, steps: int = 1) -> Objective:
     return ByRecipe(masking, steps).on(causal=False)
 
 
-def test_rates_are_uniform_and_rows_have_them() -> None:
+def test_rates_are_uniform_and_rows_have_them():
     _, labels, weights = diffused(IDS, LENGTHS, KEYS, 7, 500)
     assert weights is not None
     rates = 1 / weights.double()
@@ -33,7 +33,7 @@ def test_rates_are_uniform_and_rows_have_them() -> None:
     assert abs((share - rates).mean()) < 0.005
 
 
-def test_uniform_masks_are_those_of_diffusion_without_weights() -> None:
+def test_uniform_masks_are_those_of_diffusion_without_weights():
     uniform, weighted = (
         masks("uniform")(IDS, LENGTHS, KEYS, 7, 500),
         diffused(IDS, LENGTHS, KEYS, 7, 500),
@@ -44,7 +44,7 @@ def test_uniform_masks_are_those_of_diffusion_without_weights() -> None:
     assert uniform.chosen == (weighted.labels != IGNORED).sum()
 
 
-def test_every_chosen_token_is_masked_and_nothing_else_changes() -> None:
+def test_every_chosen_token_is_masked_and_nothing_else_changes():
     seen, labels, _ = diffused(IDS, LENGTHS, KEYS, 7, 500)
     chosen = labels != IGNORED
     assert bool((seen[chosen] == MASK).all())
@@ -53,7 +53,7 @@ def test_every_chosen_token_is_masked_and_nothing_else_changes() -> None:
     assert not bool(chosen[:, [0, -1]].any())
 
 
-def test_objectives_do_not_depend_on_the_row_or_the_padding() -> None:
+def test_objectives_do_not_depend_on_the_row_or_the_padding():
     some = torch.tensor([9, 4, 77])
     wide = torch.nn.functional.pad(IDS[some], (0, 6), value=PAD)
     alone, among = (
@@ -67,7 +67,7 @@ def test_objectives_do_not_depend_on_the_row_or_the_padding() -> None:
     assert not torch.equal(among.input_ids, diffused(IDS, LENGTHS, KEYS, 8, 500).input_ids)
 
 
-def test_a_number_is_the_share_of_the_tokens_that_are_chosen() -> None:
+def test_a_number_is_the_share_of_the_tokens_that_are_chosen():
     assert masks("bert") is masked
     before = torch.zeros_like(IDS, dtype=torch.bool)
     for rate in (0.05, 0.3, 0.5):
@@ -86,25 +86,25 @@ def chosen_at(step: int, masking: Any, steps: int = 12) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("first", "last"), [(0.3, 0.15), (0.15, 0.6), (0.4, 0.4)])
-def test_the_rate_goes_from_the_first_linearly_to_the_last(first: float, last: float) -> None:
+def test_the_rate_goes_from_the_first_linearly_to_the_last(first, last):
     rates = np.linspace(first, last, 13)  # after 12 steps there would be the last
     shares = [float(chosen_at(step, [first, last]).double().mean()) * 66 / 64 for step in range(12)]
     np.testing.assert_allclose(shares, rates[:12], atol=4 * np.sqrt(0.25 / (3000 * 64)))
 
 
-def test_what_is_chosen_at_a_rate_is_chosen_at_a_higher_one() -> None:
+def test_what_is_chosen_at_a_rate_is_chosen_at_a_higher_one():
     few, many = chosen_at(11, [0.3, 0.15]), chosen_at(0, [0.3, 0.15])
     assert bool((many | ~few).all())
     assert torch.equal(many, chosen_at(5, 0.3))
 
 
 @pytest.mark.parametrize("masking", ["bert", 0.15, [0.15, 0.15]])
-def test_berts_masks_have_three_names(masking: Any) -> None:
+def test_berts_masks_have_three_names(masking):
     assert torch.equal(chosen_at(7, masking), masked(IDS, LENGTHS, KEYS, 7, 500).labels != IGNORED)
 
 
 @pytest.mark.parametrize("batch", [40, 100])
-def test_the_loss_of_a_diffusion_step_is_biased_as_a_ratio_of_means_is(batch: int) -> None:
+def test_the_loss_of_a_diffusion_step_is_biased_as_a_ratio_of_means_is(batch):
     """With the loss t of a token at rate t the mean over all rates is 1/2, the bias to first order
     (ln(1/ε) - 2) / (2 · tokens)."""
     rows = 200_000

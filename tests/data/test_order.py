@@ -10,28 +10,28 @@ from relpos.data.steps import order
 
 @settings(max_examples=60, deadline=None)
 @given(count=st.integers(1, 3000), epoch=st.integers(0, 100), seed=st.integers(0, 2**31))
-def test_every_pair_stands_at_one_place(count: int, epoch: int, seed: int) -> None:
+def test_every_pair_stands_at_one_place(count, epoch, seed):
     assert sorted(order(count, epoch, seed, torch.arange(count)).tolist()) == list(range(count))
 
 
-def test_a_place_can_be_asked_for_alone() -> None:
+def test_a_place_can_be_asked_for_alone():
     whole = order(1000, 3, 1, torch.arange(1000))
     assert order(1000, 3, 1, torch.tensor([17, 999])).tolist() == whole[[17, 999]].tolist()
 
 
 @pytest.mark.parametrize(("epoch", "seed"), [(1, 0), (0, 1)])
-def test_an_epoch_and_a_seed_have_an_order_of_their_own(epoch: int, seed: int) -> None:
+def test_an_epoch_and_a_seed_have_an_order_of_their_own(epoch, seed):
     assert (
         order(1000, epoch, seed, torch.arange(1000)).tolist()
         != order(1000, 0, 0, torch.arange(1000)).tolist()
     )
 
 
-def test_thirty_one_million_pairs_need_no_table() -> None:
+def test_thirty_one_million_pairs_need_no_table():
     drawn = order(31_000_000, 0, 0, torch.arange(30_999_000, 31_000_000))
     assert len(set(drawn.tolist())) == 1000
 
 
-def test_neighbours_are_spread() -> None:
+def test_neighbours_are_spread():
     drawn = order(100_000, 0, 0, torch.arange(1000)).double()
     assert 45_000 < drawn.mean() < 55_000

@@ -43,41 +43,41 @@ def refusal(folder: Path, split: str = "train") -> str:
         ),
     ],
 )
-def test_a_format_is_read_by_the_names_of_its_columns(tmp_path: Path, name: str, text: str) -> None:
+def test_a_format_is_read_by_the_names_of_its_columns(tmp_path, name, text):
     write(tmp_path, name, text)
     assert rows(tmp_path) == [("one", "two", 0), ("three", "four", 1)]
 
 
-def test_csv_honours_quotes_and_line_ends_inside_them(tmp_path: Path) -> None:
+def test_csv_honours_quotes_and_line_ends_inside_them(tmp_path):
     write(tmp_path, "train.csv", 'a,b,y\n"one, ""1""","two\nlines",no\nx,y,maybe\n')
     assert refusal(tmp_path).startswith("train.csv line 4: label 'maybe' is outside the set.")
     write(tmp_path, "train.csv", 'a,b,y\n"one, ""1""","two\nlines",no\n')
     assert rows(tmp_path) == [('one, "1"', "two\nlines", 0)]
 
 
-def test_a_field_of_csv_may_be_long(tmp_path: Path) -> None:
+def test_a_field_of_csv_may_be_long(tmp_path):
     long = "long " * 30_000
     write(tmp_path, "train.csv", f"a,b,y\n{long},two,no\n")
     assert rows(tmp_path) == [(long, "two", 0)]
 
 
-def test_tsv_takes_quotes_for_text(tmp_path: Path) -> None:
+def test_tsv_takes_quotes_for_text(tmp_path):
     write(tmp_path, "train.tsv", 'a\tb\ty\n"one\ttwo"\tno\n')
     assert rows(tmp_path) == [('"one', 'two"', 0)]
 
 
-def test_numbers_and_truth_values_of_json_are_spelled_as_json_does(tmp_path: Path) -> None:
+def test_numbers_and_truth_values_of_json_are_spelled_as_json_does(tmp_path):
     write(tmp_path, "train.jsonl", '{"a": 1, "b": true, "y": "no"}\n')
     assert rows(tmp_path) == [("1", "true", 0)]
 
 
-def test_a_test_file_needs_no_labels_and_its_rows_are_counted(tmp_path: Path) -> None:
+def test_a_test_file_needs_no_labels_and_its_rows_are_counted(tmp_path):
     write(tmp_path, "test.csv", "id,a,b,y\nx7,one,two,unknown\n")
     assert rows(tmp_path, "test") == [("one", "two", None)]
 
 
 @pytest.mark.parametrize("name", ["id", "index"])
-def test_a_column_of_text_does_not_number_the_rows(tmp_path: Path, name: str) -> None:
+def test_a_column_of_text_does_not_number_the_rows(tmp_path, name):
     write(tmp_path, "test.csv", f"{name},b\n7,one\ntwo,three\n")
     found = read(OwnFiles(tmp_path), replace(PAIRS, sentences=[name, "b"]), "test")
     assert found.sentence_a == ["7", "two"]
@@ -133,26 +133,24 @@ def test_a_column_of_text_does_not_number_the_rows(tmp_path: Path, name: str) ->
         ),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(
-    tmp_path: Path, name: str, text: str | bytes, message: str
-) -> None:
+def test_what_is_wrong_is_named_with_its_line(tmp_path, name, text, message):
     write(tmp_path, name, text)
     assert refusal(tmp_path).startswith(message)
 
 
-def test_two_files_of_a_split_are_refused(tmp_path: Path) -> None:
+def test_two_files_of_a_split_are_refused(tmp_path):
     write(tmp_path, "train.csv", "")
     write(tmp_path, "train.jsonl", "")
     assert "both train.csv and train.jsonl" in refusal(tmp_path)
 
 
-def test_a_missing_file_is_named_and_so_is_a_missing_folder(tmp_path: Path) -> None:
+def test_a_missing_file_is_named_and_so_is_a_missing_folder(tmp_path):
     assert "no dev.tsv, dev.csv or dev.jsonl" in refusal(tmp_path, "dev")
     assert "there is no folder" in refusal(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("name", ["train.tsv", "train.csv", "train.jsonl"])
-def test_a_nul_byte_is_named_with_its_line(tmp_path: Path, name: str) -> None:
+def test_a_nul_byte_is_named_with_its_line(tmp_path, name):
     row = '{"a": "one", "b": "two", "y": "no"}\n'
     rows = (
         f"{row}\n{row[:10]}\0{row[10:]}"

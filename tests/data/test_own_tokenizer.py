@@ -64,9 +64,7 @@ def ids(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
 @pytest.mark.parametrize("cased", [False, True])
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 @pytest.mark.parametrize("texts", TEXTS)
-def test_the_fast_tokenizer_of_each_kind_gives_its_ids(
-    texts: str, kind: str, cased: bool, byte_fallback: bool, tmp_path: Path
-) -> None:
+def test_the_fast_tokenizer_of_each_kind_gives_its_ids(texts, kind, cased, byte_fallback, tmp_path):
     ours = trained(tmp_path, TEXTS[texts], kind=kind, cased=cased, byte_fallback=byte_fallback)
     fast = fast_tokenizer(ours)
     assert [
@@ -74,7 +72,7 @@ def test_the_fast_tokenizer_of_each_kind_gives_its_ids(
     ] == ids(ours, TEXTS[texts] + ODD)
 
 
-def test_german_keeps_its_case_and_letters_where_it_is_asked_to(tmp_path: Path) -> None:
+def test_german_keeps_its_case_and_letters_where_it_is_asked_to(tmp_path):
     cased, folded = trained(tmp_path / "a", GERMAN, cased=True), trained(tmp_path / "b", GERMAN)
     (row,) = cased.encode(["Die Ärztin grüßt Jürgen"])
     assert cased.decode(row) == "Die Ärztin grüßt Jürgen"
@@ -82,14 +80,14 @@ def test_german_keeps_its_case_and_letters_where_it_is_asked_to(tmp_path: Path) 
     assert folded.decode(row) == "die ärztin grüßt jürgen"
 
 
-def test_a_protein_has_no_unknown_piece_and_is_one_word(tmp_path: Path) -> None:
+def test_a_protein_has_no_unknown_piece_and_is_one_word(tmp_path):
     ours = trained(tmp_path, PROTEINS, cased=True)
     rows = ours.encode(PROTEINS)
     assert not any((row == ours.unk).any() for row in rows)
     assert [len(Words(ours).split(row)) for row in rows] == [1] * len(rows)
 
 
-def test_a_character_without_a_piece_is_its_bytes(tmp_path: Path) -> None:
+def test_a_character_without_a_piece_is_its_bytes(tmp_path):
     ours = trained(tmp_path, GERMAN, byte_fallback=True)
     (row,) = ours.encode(["der ☃ am abend"])
     assert ours.unk not in row
@@ -124,8 +122,8 @@ DIALS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("dials", DIALS, ids=str)
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "char"])
 def test_the_fast_tokenizer_of_every_option_of_the_trainer_gives_the_models_ids(
-    kind: str, dials: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    kind, dials, tmp_path, capsys
+):
     theirs = sentencepiece_model(tmp_path / "theirs", model_type=kind, **dials)
     adopt(tmp_path / "theirs", tmp_path / "ours")
     ours = load_tokenizer(tmp_path / "ours")
@@ -176,9 +174,7 @@ def test_the_fast_tokenizer_of_every_option_of_the_trainer_gives_the_models_ids(
         ({"normalization_rule_tsv": "{folder}/rule.tsv"}, "normalization_rule_tsv"),
     ],
 )
-def test_an_option_that_the_library_cannot_express_is_named(
-    dials: dict[str, Any], said: str, tmp_path: Path
-) -> None:
+def test_an_option_that_the_library_cannot_express_is_named(dials, said, tmp_path):
     (tmp_path / "rule.tsv").write_text("61 62\t63\n")  # ab becomes c
     dials = {
         key: value.format(folder=tmp_path) if isinstance(value, str) else value
@@ -190,9 +186,7 @@ def test_an_option_that_the_library_cannot_express_is_named(
         fast_tokenizer(load_tokenizer(tmp_path / "ours"))
 
 
-def test_pieces_that_the_library_cuts_otherwise_are_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pieces_that_the_library_cuts_otherwise_are_counted(tmp_path, capsys):
     ours = trained(tmp_path, GERMAN)
     ours.encode = lambda texts: [np.array([ours.unk], np.int32) for _ in texts]  # type: ignore[method-assign]
     fast_tokenizer(ours)
@@ -203,9 +197,7 @@ def test_pieces_that_the_library_cuts_otherwise_are_counted(
     "dials",
     [{}, {"model_type": "bpe", "byte_fallback": True, "normalization_rule_name": "identity"}],
 )
-def test_a_sentencepiece_model_keeps_its_ids_and_gets_what_it_lacks(
-    dials: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_sentencepiece_model_keeps_its_ids_and_gets_what_it_lacks(dials, tmp_path):
     theirs = sentencepiece_model(
         tmp_path / "theirs.bin", remove_extra_whitespaces=not dials, **dials
     )
@@ -246,9 +238,7 @@ def stranger(folder: Path, texts: list[str], special: list[str]) -> Any:
 @pytest.mark.parametrize(
     "special", [["<s>", "</s>", "<pad>", "<unk>", "<mask>"], ["<|endoftext|>"], []]
 )
-def test_a_tokenizer_json_keeps_its_ids_and_gets_what_it_lacks(
-    special: list[str], tmp_path: Path
-) -> None:
+def test_a_tokenizer_json_keeps_its_ids_and_gets_what_it_lacks(special, tmp_path):
     theirs = stranger(tmp_path, CODE, special)
     adopt(tmp_path / "bytes.json", tmp_path / "ours")
     ours = load_tokenizer(tmp_path / "ours")
@@ -259,7 +249,7 @@ def test_a_tokenizer_json_keeps_its_ids_and_gets_what_it_lacks(
 
 
 @pytest.mark.parametrize("dropout", [0.5, None])
-def test_pieces_are_not_drawn_by_chance(dropout: float | None, tmp_path: Path) -> None:
+def test_pieces_are_not_drawn_by_chance(dropout, tmp_path):
     theirs = stranger(tmp_path, CODE, [])
     plain = [row.ids for row in theirs.encode_batch(CODE)]
     theirs.model.dropout = dropout
@@ -317,8 +307,8 @@ CUTS = tokenizers.pre_tokenizers
     ],
 )
 def test_words_begin_where_a_strangers_tokenizer_has_them_begin(
-    model: Any, trainer: Any, pre_tokenizer: Any, tmp_path: Path
-) -> None:
+    model, trainer, pre_tokenizer, tmp_path
+):
     ours = cut(model, trainer, pre_tokenizer, tmp_path)
     first, other = ours.encode(
         ["cat the cat sleeps near the river bank", "cat the bank sleeps near the river cat"]
@@ -349,8 +339,8 @@ BYTES: dict[str, Any] = {"initial_alphabet": CUTS.ByteLevel.alphabet()}
     ],
 )
 def test_a_tokenizer_whose_pieces_do_not_tell_where_words_begin_is_refused(
-    model: Any, trainer: Any, pre_tokenizer: Any, tmp_path: Path
-) -> None:
+    model, trainer, pre_tokenizer, tmp_path
+):
     ours = cut(model(**UNKNOWN), trainer, pre_tokenizer, tmp_path)
     with pytest.raises(
         RelposError, match=r"^tokenizer .*: its pieces do not tell where words begin"
@@ -362,9 +352,7 @@ def test_a_tokenizer_whose_pieces_do_not_tell_where_words_begin_is_refused(
     ("dials", "words"),
     [(SUFFIX, 4), (SUFFIX | SYMBOLS, 4), ({"model_type": "char"}, 4), ({"model_type": "word"}, 3)],
 )
-def test_words_of_a_sentencepiece_model_are_those_of_the_text(
-    dials: dict[str, Any], words: int, tmp_path: Path
-) -> None:
+def test_words_of_a_sentencepiece_model_are_those_of_the_text(dials, words, tmp_path):
     sentencepiece_model(tmp_path / "theirs", **dials)
     adopt(tmp_path / "theirs", tmp_path / "ours")
     ours = load_tokenizer(tmp_path / "ours")
@@ -375,7 +363,7 @@ def test_words_of_a_sentencepiece_model_are_those_of_the_text(
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"a": ', b"no tokenizer", b"\x00\x01"])
-def test_what_is_no_tokenizer_is_refused_by_name(content: bytes, tmp_path: Path) -> None:
+def test_what_is_no_tokenizer_is_refused_by_name(content, tmp_path):
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(RelposError, match=r"^tokenizer=.*/file: n.* tokenizer\.json"):
         adopt(tmp_path / "file", tmp_path / "ours")

@@ -19,7 +19,7 @@ def written(folder: Path, name: str, content: str) -> Path:
     return path
 
 
-def test_in_text_the_bad_sentence_comes_first(tmp_path: Path) -> None:
+def test_in_text_the_bad_sentence_comes_first(tmp_path):
     path = written(
         tmp_path, "agreement.txt", "dogs barks .\ndogs bark .\nthe dog bark .\nthe dog barks .\n"
     )
@@ -29,7 +29,7 @@ def test_in_text_the_bad_sentence_comes_first(tmp_path: Path) -> None:
     ]
 
 
-def test_json_lines_name_both_sentences_and_their_paradigm(tmp_path: Path) -> None:
+def test_json_lines_name_both_sentences_and_their_paradigm(tmp_path):
     first = '{"sentence_good": "Dogs bark.", "sentence_bad": "Dogs barks.", "UID": "agreement"}'
     path = written(tmp_path, "own.jsonl", f'{first}\n{{"sentence_good": "a", "sentence_bad": "b"}}')
     assert [(pair.paradigm, pair.texts[0]) for pair in read(path)] == [
@@ -38,7 +38,7 @@ def test_json_lines_name_both_sentences_and_their_paradigm(tmp_path: Path) -> No
     ]
 
 
-def test_ewok_compares_two_contexts_of_one_target(tmp_path: Path) -> None:
+def test_ewok_compares_two_contexts_of_one_target(tmp_path):
     fields = {
         "Domain": "spatial-relations", "ContextType": "direct", "ContextDiff": "antonym", "TargetDiff": "concept swap",
         "Context1": "The cup is on the box.", "Context2": "The cup is in the box.",
@@ -50,7 +50,7 @@ def test_ewok_compares_two_contexts_of_one_target(tmp_path: Path) -> None:
     assert read(path) == [PairItem("spatial-relations", texts, f"{path} line 1", given)]
 
 
-def test_comps_compares_two_concepts_of_one_property(tmp_path: Path) -> None:
+def test_comps_compares_two_concepts_of_one_property(tmp_path):
     fields = {
         "id": 1, "property": "flies", "acceptable_concept": "wren", "unacceptable_concept": "mole", "similarity": 0.2,
         "prefix_acceptable": "A wren", "prefix_unacceptable": "A mole", "property_phrase": "can fly.",
@@ -67,7 +67,7 @@ def test_comps_compares_two_concepts_of_one_property(tmp_path: Path) -> None:
     ]
 
 
-def test_entity_tracking_has_several_continuations_of_one_text(tmp_path: Path) -> None:
+def test_entity_tracking_has_several_continuations_of_one_text(tmp_path):
     fields = {
         "input_prefix": "Box 0 holds the pen. Box 0 holds",
         "options": [" the pen", " the cup", " the hat"],
@@ -82,7 +82,7 @@ def test_entity_tracking_has_several_continuations_of_one_text(tmp_path: Path) -
     assert item.given == (fields["input_prefix"],) * 3
 
 
-def test_a_folder_is_read_file_by_file_and_other_files_are_left_alone(tmp_path: Path) -> None:
+def test_a_folder_is_read_file_by_file_and_other_files_are_left_alone(tmp_path):
     for name in ("LICENSE", "._b.txt", "._b.jsonl"):
         written(tmp_path, name, "MIT")
     (tmp_path / "old.txt").mkdir()
@@ -157,23 +157,21 @@ def test_a_folder_is_read_file_by_file_and_other_files_are_left_alone(tmp_path: 
         ),
     ],
 )
-def test_what_is_no_pair_is_refused_with_file_and_line(
-    tmp_path: Path, name: str, content: str, said: str
-) -> None:
+def test_what_is_no_pair_is_refused_with_file_and_line(tmp_path, name, content, said):
     with pytest.raises(RelposError) as error:
         PairFiles(written(tmp_path, name, content)).pairs()
     assert said in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_a_folder_without_pairs_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_pairs_is_refused(tmp_path):
     with pytest.raises(RelposError, match=r"a file \.txt or \.jsonl is expected"):
         PairFiles(tmp_path).pairs()
     with pytest.raises(RelposError, match="no such file or folder"):
         PairFiles(tmp_path / "gone").pairs()
 
 
-def test_the_limit_takes_some_of_each_paradigm_whatever_their_order(tmp_path: Path) -> None:
+def test_the_limit_takes_some_of_each_paradigm_whatever_their_order(tmp_path):
     lines = [f"b {number}\ng {number}\n" for number in range(20)]
     written(tmp_path, "one.txt", "".join(lines))
     written(tmp_path, "two.txt", "".join(lines[:3]))
@@ -185,7 +183,7 @@ def test_the_limit_takes_some_of_each_paradigm_whatever_their_order(tmp_path: Pa
     }
 
 
-def test_files_are_known_by_their_content(tmp_path: Path) -> None:
+def test_files_are_known_by_their_content(tmp_path):
     path = written(tmp_path, "one.txt", "a b\nb a\n")
     before = PairFiles(tmp_path).identity()
     written(tmp_path, "one.txt", "a c b\nb c a\n")
@@ -193,7 +191,7 @@ def test_files_are_known_by_their_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("paradigm", PARADIGMS)
-def test_the_grammar_accepts_the_good_sentences_and_none_of_the_bad(paradigm: str) -> None:
+def test_the_grammar_accepts_the_good_sentences_and_none_of_the_bad(paradigm):
     chance = Chance(0, paradigm)
     pairs = [PARADIGMS[paradigm](chance) for _ in range(50)]
     assert all(grammatical(good) for good, _ in pairs)
@@ -201,7 +199,7 @@ def test_the_grammar_accepts_the_good_sentences_and_none_of_the_bad(paradigm: st
 
 
 @pytest.mark.parametrize("paradigm", PARADIGMS)
-def test_paradigms_of_order_hold_the_same_words_and_the_others_do_not(paradigm: str) -> None:
+def test_paradigms_of_order_hold_the_same_words_and_the_others_do_not(paradigm):
     chance = Chance(1, paradigm)
     same = {
         Counter(good) == Counter(bad)
@@ -210,14 +208,14 @@ def test_paradigms_of_order_hold_the_same_words_and_the_others_do_not(paradigm: 
     assert same == {paradigm in SAME_WORDS}
 
 
-def test_the_toy_has_pairs_of_both_kinds_and_always_the_same() -> None:
+def test_the_toy_has_pairs_of_both_kinds_and_always_the_same():
     pairs = ToyPairs(count=3).pairs()
     assert Counter(pair.paradigm for pair in pairs) == dict.fromkeys(SAME_WORDS | OTHERS, 3)
     assert pairs == ToyPairs(count=3).pairs()
     assert pairs != ToyPairs(seed=1, count=3).pairs()
 
 
-def test_pairs_of_different_words_have_a_limit_of_their_own(tmp_path: Path) -> None:
+def test_pairs_of_different_words_have_a_limit_of_their_own(tmp_path):
     lines = [
         f"dog {n} the .\nThe dog {n} .\n" if n % 2 else f"dog {n} .\ncat {n} .\n" for n in range(20)
     ]

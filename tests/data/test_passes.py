@@ -12,9 +12,7 @@ from relpos.data.passes import FULL, Shapes, passes, share
     lengths=st.lists(st.integers(1, 128), min_size=1, max_size=80),
     room=st.sampled_from([1, 128, 2048]),
 )
-def test_every_example_goes_through_once_and_no_pass_is_too_full(
-    lengths: list[int], room: int
-) -> None:
+def test_every_example_goes_through_once_and_no_pass_is_too_full(lengths, room):
     parts = [part.tolist() for part in passes(torch.tensor(lengths), room)]
     assert sorted(row for part in parts for row in part) == list(range(len(lengths)))
     assert all(
@@ -22,21 +20,21 @@ def test_every_example_goes_through_once_and_no_pass_is_too_full(
     )
 
 
-def test_short_examples_are_not_padded_to_the_length_of_long_ones() -> None:
+def test_short_examples_are_not_padded_to_the_length_of_long_ones():
     parts = passes(torch.tensor([16] * 20 + [128] * 2), 2048)
     assert [len(part) for part in parts] == [2, 20]
 
 
-def test_a_little_padding_costs_less_than_a_pass() -> None:
+def test_a_little_padding_costs_less_than_a_pass():
     assert len(passes(torch.tensor([16] * 8 + [24] * 8), 2048)) == 1
 
 
-def test_the_longest_go_first() -> None:
+def test_the_longest_go_first():
     lengths = torch.tensor([5, 90, 40, 128, 7])
     assert torch.cat(passes(lengths, 128)).tolist() == [3, 1, 2, 4, 0]
 
 
-def test_nobody_gets_the_longest_every_time() -> None:
+def test_nobody_gets_the_longest_every_time():
     assert [share(8, rank, 3).tolist() for rank in range(3)] == [[0, 5, 6], [1, 4, 7], [2, 3]]
 
 
@@ -45,9 +43,7 @@ def test_nobody_gets_the_longest_every_time() -> None:
     lengths=st.lists(st.integers(1, 100), min_size=1, max_size=60),
     room=st.sampled_from([1, 300, 8000]),
 )
-def test_passes_of_fixed_shapes_compute_every_real_token_once_within_the_room(
-    lengths: list[int], room: int
-) -> None:
+def test_passes_of_fixed_shapes_compute_every_real_token_once_within_the_room(lengths, room):
     rows = torch.tensor(lengths)
     parts = list(Shapes.of(torch.tensor([3, 40, 70]), 100, room).deal(rows))
     assert sorted(row for part, _, _ in parts for row in part.tolist()) == list(range(len(lengths)))
@@ -68,7 +64,7 @@ def test_passes_of_fixed_shapes_compute_every_real_token_once_within_the_room(
             assert bool((chosen.int().diff(dim=1) <= 0).all())  # of each row the first ones
 
 
-def test_rows_without_padding_are_computed_whole() -> None:
+def test_rows_without_padding_are_computed_whole():
     assert [(len(part), n, held) for part, n, held in Shapes.of(torch.full((9,), 64), 64, 640).deal(torch.full((20,), 64))] == [
         (10, 64, None), (10, 64, None),
     ]  # fmt: skip

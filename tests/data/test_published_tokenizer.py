@@ -15,7 +15,7 @@ from relpos.errors import RelposError
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
-def test_ids_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
+def test_ids_are_those_of_transformers(kind, tmp_path):
     tokenizer = load_tokenizer(published(kind, tmp_path))
     host = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert tokenizer.encode([TEXT])[0].tolist() == host(TEXT, add_special_tokens=False)["input_ids"]
@@ -38,8 +38,8 @@ def test_ids_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
     ],
 )
 def test_tokenizer_json_counts_and_a_line_says_where_a_class_reads_it_otherwise(
-    kind: str, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    kind, named, tmp_path, capsys
+):
     folder = published(kind, tmp_path / "published")
     wanted = load_tokenizer(folder).encode([TEXT])[0].tolist()
     assert capsys.readouterr().err == ""
@@ -58,7 +58,7 @@ def test_tokenizer_json_counts_and_a_line_says_where_a_class_reads_it_otherwise(
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
-def test_a_special_token_in_a_text_is_text_until_it_is_asked_for(kind: str, tmp_path: Path) -> None:
+def test_a_special_token_in_a_text_is_text_until_it_is_asked_for(kind, tmp_path):
     tokenizer = load_tokenizer(published(kind, tmp_path))
     assert tokenizer.mask not in tokenizer.encode([f"the {SPECIAL[kind]['mask_token']}"])[0]
     marked = tokenizer.encode_marked("the [MASK] cat").tolist()
@@ -68,7 +68,7 @@ def test_a_special_token_in_a_text_is_text_until_it_is_asked_for(kind: str, tmp_
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
-def test_words_are_those_of_the_text(kind: str, tmp_path: Path) -> None:
+def test_words_are_those_of_the_text(kind, tmp_path):
     tokenizer = load_tokenizer(published(kind, tmp_path))
     ids = tokenizer.encode([TEXT])[0]
     words = [tokenizer.decode(word).strip() for word in Words(tokenizer).split(ids)]
@@ -76,7 +76,7 @@ def test_words_are_those_of_the_text(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
-def test_what_is_saved_loads_as_the_same_tokenizer(kind: str, tmp_path: Path) -> None:
+def test_what_is_saved_loads_as_the_same_tokenizer(kind, tmp_path):
     tokenizer = load_tokenizer(published(kind, tmp_path / "published"))
     tokenizer.save(tmp_path / "copy")
     again = load_tokenizer(tmp_path / "copy")
@@ -84,7 +84,7 @@ def test_what_is_saved_loads_as_the_same_tokenizer(kind: str, tmp_path: Path) ->
     assert again.specials == tokenizer.specials
 
 
-def test_a_strangers_code_is_not_named_in_what_is_saved(tmp_path: Path) -> None:
+def test_a_strangers_code_is_not_named_in_what_is_saved(tmp_path):
     folder = published("bert", tmp_path / "published")
     path = folder / "tokenizer_config.json"
     settings = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -132,9 +132,7 @@ def sentencepiece_model(model_type: str) -> bytes:
     ("model_type", "separators"),
     [("bert", 1), ("roberta", 2), ("albert", 1), ("deberta-v2", 1), ("xlm-roberta", 2)],
 )
-def test_vocabularies_without_tokenizer_json_are_read(
-    model_type: str, separators: int, tmp_path: Path
-) -> None:
+def test_vocabularies_without_tokenizer_json_are_read(model_type, separators, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
     if model_type == "bert":
         words = [*SPECIAL["bert"].values(), "the", "cat", "##tle", "a", "mat", ",", "!"]
@@ -164,7 +162,7 @@ def test_vocabularies_without_tokenizer_json_are_read(
     assert tokenizer.separators == separators
 
 
-def test_texts_are_neither_cut_nor_padded_whatever_the_file_says(tmp_path: Path) -> None:
+def test_texts_are_neither_cut_nor_padded_whatever_the_file_says(tmp_path):
     folder = published("bert", tmp_path)
     backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     backend.enable_truncation(3)
@@ -177,22 +175,20 @@ def test_texts_are_neither_cut_nor_padded_whatever_the_file_says(tmp_path: Path)
     ("kind", "key", "rows"),
     [("bert", "vocab_size", 14), ("bert", "vocab_size", 5000), ("relpos", "vocabulary", 14)],
 )
-def test_a_tokenizer_and_a_network_that_disagree_are_refused(
-    kind: str, key: str, rows: int, tmp_path: Path
-) -> None:
+def test_a_tokenizer_and_a_network_that_disagree_are_refused(kind, key, rows, tmp_path):
     folder = published("bert", tmp_path)
     (folder / "config.json").write_text(json.dumps({"model_type": kind, key: rows}))
     with pytest.raises(RelposError, match=rf"its ids go up to 14, config.json says {key}={rows:,}"):
         load_tokenizer(folder)
 
 
-def test_a_table_of_words_may_be_rounded_up(tmp_path: Path) -> None:
+def test_a_table_of_words_may_be_rounded_up(tmp_path):
     folder = published("bert", tmp_path)
     (folder / "config.json").write_text(json.dumps({"model_type": "bert", "vocab_size": 64}))
     assert load_tokenizer(folder).size == 15
 
 
-def test_a_damaged_tokenizer_is_one_line(tmp_path: Path) -> None:
+def test_a_damaged_tokenizer_is_one_line(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(RelposError, match=r"^tokenizer .*$"):
         load_tokenizer(tmp_path)
@@ -207,7 +203,7 @@ def changed(folder: Path, change: Callable[[dict[str, int]], None]) -> Path:
     return folder
 
 
-def test_a_number_that_is_left_out_is_counted(tmp_path: Path) -> None:
+def test_a_number_that_is_left_out_is_counted(tmp_path):
     """Else a network would have fewer rows than the tokenizer has ids."""
     loaded = load_tokenizer(changed(tmp_path, lambda words: words.update(zebra=40)))
     assert (loaded.size, loaded.encode(["zebra"])[0].tolist()) == (41, [40])
@@ -220,8 +216,6 @@ def test_a_number_that_is_left_out_is_counted(tmp_path: Path) -> None:
         (lambda words: words.pop("[UNK]"), "Missing .*UNK"),
     ],
 )
-def test_words_with_which_nothing_can_be_encoded_are_refused(
-    change: Callable[[dict[str, int]], None], said: str, tmp_path: Path
-) -> None:
+def test_words_with_which_nothing_can_be_encoded_are_refused(change, said, tmp_path):
     with pytest.raises(RelposError, match=rf"^tokenizer .*: .*{said}"):
         load_tokenizer(changed(tmp_path, change))

@@ -13,12 +13,12 @@ def book(seed: int, rows: int) -> list[str]:
     ]
 
 
-def test_different_books_stay_whole() -> None:
+def test_different_books_stay_whole():
     text = book(0, 2300) + book(1, 1700)
     assert list(without_repeats(text)) == text
 
 
-def test_of_a_second_copy_no_more_than_its_edges_are_left() -> None:
+def test_of_a_second_copy_no_more_than_its_edges_are_left():
     first, second, third = book(0, 4300), book(1, 3100), book(2, 2700)
     kept = list(without_repeats(first + second + first + third))
     assert kept[:7400] == first + second
@@ -26,7 +26,7 @@ def test_of_a_second_copy_no_more_than_its_edges_are_left() -> None:
     assert len(kept) - len(first + second + third) <= 2 * BLOCK
 
 
-def test_short_rows_that_many_books_share_do_not_make_copies_of_them() -> None:
+def test_short_rows_that_many_books_share_do_not_make_copies_of_them():
     text = [
         row
         for n in range(4)
@@ -36,5 +36,5 @@ def test_short_rows_that_many_books_share_do_not_make_copies_of_them() -> None:
     assert list(without_repeats(text)) == text
 
 
-def test_a_text_of_short_rows_stays_as_it_is() -> None:
+def test_a_text_of_short_rows_stays_as_it_is():
     assert list(without_repeats(["yes .", "no ."] * 2000)) == ["yes .", "no ."] * 2000

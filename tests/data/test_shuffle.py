@@ -54,9 +54,7 @@ def sentences(ids: list[int], words: Words) -> list[list[Word]]:
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-def test_each_window_holds_the_same_words(
-    batches: list[tuple[MicroBatch, torch.Tensor]], words: Words, window: int | None
-) -> None:
+def test_each_window_holds_the_same_words(batches, words, window):
     """Windows are counted from the start of each sentence."""
     changed = 0
     for batch, numbers in batches:
@@ -73,9 +71,7 @@ def test_each_window_holds_the_same_words(
     assert changed > 50
 
 
-def test_a_mirrored_row_is_its_tokens_from_the_last_to_the_first(
-    batches: list[tuple[MicroBatch, torch.Tensor]],
-) -> None:
+def test_a_mirrored_row_is_its_tokens_from_the_last_to_the_first(batches):
     padded = 0
     for batch, _ in batches:
         after = mirrored(batch)
@@ -94,9 +90,7 @@ def test_a_mirrored_row_is_its_tokens_from_the_last_to_the_first(
     assert padded > 50
 
 
-def test_special_tokens_and_padding_stay(
-    batches: list[tuple[MicroBatch, torch.Tensor]], words: Words
-) -> None:
+def test_special_tokens_and_padding_stay(batches, words):
     for batch, numbers in batches:
         before, after = unmasked(batch), unmasked(permuted(batch, numbers, words, None))
         for fixed in (CLS, SEP, PAD):
@@ -126,9 +120,7 @@ def _whole_words(pieces: list[int], group: list[Word]) -> Counter[Word]:
     return found
 
 
-def test_masks_travel_with_their_pieces(
-    batches: list[tuple[MicroBatch, torch.Tensor]], words: Words
-) -> None:
+def test_masks_travel_with_their_pieces(batches, words):
     for batch, numbers in batches:
         after = permuted(batch, numbers, words, None)
         for row in range(len(numbers)):
@@ -140,9 +132,7 @@ def test_masks_travel_with_their_pieces(
             )
 
 
-def test_the_permutation_does_not_depend_on_the_masks(
-    batches: list[tuple[MicroBatch, torch.Tensor]], words: Words
-) -> None:
+def test_the_permutation_does_not_depend_on_the_masks(batches, words):
     """A random replacement may look like the beginning of a word, or like [SEP]."""
     batch, numbers = batches[0]
     text = batch.attention_mask & (unmasked(batch) > MASK)
@@ -159,9 +149,7 @@ def test_the_permutation_does_not_depend_on_the_masks(
     )
 
 
-def test_a_permutation_depends_on_the_example_and_not_on_its_batch(
-    store: Store, words: Words
-) -> None:
+def test_a_permutation_depends_on_the_example_and_not_on_its_batch(store, words):
     examples = store.examples("heldout", "pair", LENGTH, 100)
 
     def by_number(tokens: int) -> dict[int, list[int]]:
@@ -177,7 +165,7 @@ def test_a_permutation_depends_on_the_example_and_not_on_its_batch(
     assert by_number(64) == by_number(1_000)
 
 
-def test_windows_of_text_are_whole(store: Store, words: Words) -> None:
+def test_windows_of_text_are_whole(store, words):
     texts = windows_of_text(store.examples("heldout", "document", 34), 10)
     assert texts.shape == (10, 32)
     assert not torch.isin(
@@ -195,7 +183,7 @@ def in_loops(sentence: list[Word], number: int, n: int) -> list[int]:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 100])
-def test_n_grams_are_permuted_and_stay_whole(store: Store, words: Words, n: int) -> None:
+def test_n_grams_are_permuted_and_stay_whole(store, words, n):
     starts = store.sentences[:2001]
     ids = np.asarray(store.ids[: starts[-1]], np.int32)
     after = np.split(ngrams_permuted(np.diff(starts), ids, 5, words, n), starts[1:-1])
@@ -208,9 +196,7 @@ def test_n_grams_are_permuted_and_stay_whole(store: Store, words: Words, n: int)
     )
 
 
-def test_a_sentence_is_permuted_alike_in_any_portion_of_the_text(
-    store: Store, words: Words
-) -> None:
+def test_a_sentence_is_permuted_alike_in_any_portion_of_the_text(store, words):
     starts = store.sentences[:301]
     lengths, ids, cut = np.diff(starts), np.asarray(store.ids[: starts[-1]], np.int32), starts[7]
     parts = (

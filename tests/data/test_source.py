@@ -3,7 +3,6 @@
 
 import gzip
 import lzma
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,14 +31,12 @@ def text_of(source: Files) -> dict[str, list[str]]:
     ("suffix", "pack"),
     [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress), (".zst", zstandard.compress)],
 )
-def test_compressed_text_reads_like_plain(
-    tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
-) -> None:
+def test_compressed_text_reads_like_plain(tmp_path, suffix, pack):
     (tmp_path / f"a.txt{suffix}").write_bytes(pack("Größe.\nTwo.\n".encode()))
     assert text_of(Files(corpus=str(tmp_path))) == {f"a.txt{suffix}": ["Größe.", "Two."]}
 
 
-def test_all_frames_of_a_file_are_read(tmp_path: Path) -> None:
+def test_all_frames_of_a_file_are_read(tmp_path):
     frames = [
         zstandard.compress(text.encode() * 30_000) for text in ("One of many.\n", "", "Größe.\n")
     ]
@@ -50,28 +47,28 @@ def test_all_frames_of_a_file_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["\r\n", ""])
-def test_byte_order_mark_and_carriage_returns_are_dropped(tmp_path: Path, end: str) -> None:
+def test_byte_order_mark_and_carriage_returns_are_dropped(tmp_path, end):
     (tmp_path / "a.txt").write_bytes(f"\ufeffOne.{end}Two.{end}".encode())
     assert text_of(Files(corpus=str(tmp_path))) == {
         "a.txt": ["One.", "Two."] if end else ["One.Two."]
     }
 
 
-def test_a_line_longer_than_a_block_loses_nothing(tmp_path: Path) -> None:
+def test_a_line_longer_than_a_block_loses_nothing(tmp_path):
     (tmp_path / "a.txt").write_text("wörter " * 400_000, encoding="utf-8")
     parts = text_of(Files(corpus=str(tmp_path)))["a.txt"]
     assert len(parts) > 1
     assert "".join(parts) == "wörter " * 400_000
 
 
-def test_only_text_is_read_and_folders_are_searched(tmp_path: Path) -> None:
+def test_only_text_is_read_and_folders_are_searched(tmp_path):
     (tmp_path / "b").mkdir()
     for name in ("b/x.tokens", "a.txt", "childes.train", "books.tsv", ".hidden.txt", "c.gz"):
         (tmp_path / name).write_text("One.\n")
     assert list(text_of(Files(corpus=str(tmp_path)))) == ["a.txt", "b/x.tokens", "childes.train"]
 
 
-def test_linked_folders_are_searched_once_and_real_names_count(tmp_path: Path) -> None:
+def test_linked_folders_are_searched_once_and_real_names_count(tmp_path):
     for name in ("corpus/b/x.txt", "corpus/b/y.txt", "other/z.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("One.\n")
@@ -90,12 +87,12 @@ def test_linked_folders_are_searched_once_and_real_names_count(tmp_path: Path) -
     ]
 
 
-def test_one_file_is_a_corpus(tmp_path: Path) -> None:
+def test_one_file_is_a_corpus(tmp_path):
     (tmp_path / "a.txt").write_text("One.\n")
     assert list(text_of(Files(corpus=str(tmp_path / "a.txt")))) == ["a.txt"]
 
 
-def test_text_that_is_not_utf8_names_file_and_line(tmp_path: Path) -> None:
+def test_text_that_is_not_utf8_names_file_and_line(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"One.\n" * 300_000 + b"Gr\xf6\xdfe\n")
     with pytest.raises(RelposError, match=r"a\.txt, line 300001: not UTF-8"):
         text_of(Files(corpus=str(tmp_path)))
@@ -105,9 +102,7 @@ def test_text_that_is_not_utf8_names_file_and_line(tmp_path: Path) -> None:
     ("suffix", "pack"),
     [(".gz", gzip.compress), (".xz", lzma.compress), (".zst", zstandard.compress)],
 )
-def test_a_broken_archive_names_the_file(
-    tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
-) -> None:
+def test_a_broken_archive_names_the_file(tmp_path, suffix, pack):
     (tmp_path / f"a.txt{suffix}").write_bytes(pack(b"One.\n" * 10_000)[:-20])
     with pytest.raises(
         RelposError,
@@ -124,26 +119,24 @@ def test_a_broken_archive_names_the_file(
         (None, r"data\.root=FOLDER"),
     ],
 )
-def test_a_place_without_text_is_refused(corpus: str | None, said: str, tmp_path: Path) -> None:
+def test_a_place_without_text_is_refused(corpus, said, tmp_path):
     with pytest.raises(RelposError, match=said):
         Files(corpus=corpus and corpus.format(here=tmp_path)).files()
 
 
-def test_the_root_holds_corpus_and_glue(tmp_path: Path) -> None:
+def test_the_root_holds_corpus_and_glue(tmp_path):
     source = Files(root=str(tmp_path), glue=str(tmp_path / "elsewhere"))
     assert source.corpus_location() == tmp_path / "corpus"
     assert source.glue_location().folder == tmp_path / "elsewhere"
 
 
-def test_relpos_data_is_the_root_by_default(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relpos_data_is_the_root_by_default(tmp_path, monkeypatch):
     monkeypatch.setenv("RELPOS_DATA", str(tmp_path))
     assert Files().corpus_location() == tmp_path / "corpus"
     assert Files(root="real").glue_location().folder == tmp_path / "real" / "glue"
 
 
-def test_files_are_known_by_name_size_and_hash(tmp_path: Path) -> None:
+def test_files_are_known_by_name_size_and_hash(tmp_path):
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "a.txt").write_text("One.\n")
     found = Files(root=str(tmp_path)).identity()
@@ -152,14 +145,14 @@ def test_files_are_known_by_name_size_and_hash(tmp_path: Path) -> None:
     assert (name, size, len(digest)) == ("a.txt", 5, 64)
 
 
-def test_a_changed_file_has_another_identity(tmp_path: Path) -> None:
+def test_a_changed_file_has_another_identity(tmp_path):
     (tmp_path / "a.txt").write_text("One.\n")
     before = Files(corpus=str(tmp_path)).identity()
     (tmp_path / "a.txt").write_text("Other.\n")
     assert Files(corpus=str(tmp_path)).identity() != before
 
 
-def test_a_task_is_known_by_its_files(tmp_path: Path) -> None:
+def test_a_task_is_known_by_its_files(tmp_path):
     (tmp_path / "glue" / "STS-B").mkdir(parents=True)
     for name in ("train.tsv", "._train.tsv", ".DS_Store"):
         (tmp_path / "glue" / "STS-B" / name).write_text("x\n")
@@ -168,7 +161,7 @@ def test_a_task_is_known_by_its_files(tmp_path: Path) -> None:
     assert [name for name, *_ in found["files"]] == ["STS-B/train.tsv"]
 
 
-def test_a_hub_text_is_known_by_id_configuration_and_revision() -> None:
+def test_a_hub_text_is_known_by_id_configuration_and_revision():
     found = Hub(texts=[{"id": "a/b", "revision": "r"}]).identity()
     assert found is not None
     assert found["hub"] == [
@@ -183,7 +176,7 @@ def test_a_hub_text_is_known_by_id_configuration_and_revision() -> None:
     ]
 
 
-def test_an_unknown_key_of_a_hub_text_is_refused() -> None:
+def test_an_unknown_key_of_a_hub_text_is_refused():
     with pytest.raises(RelposError, match=r"revison'.*'revision'"):
         Hub(texts=[{"id": "a/b", "revison": "r"}]).identity()
 
@@ -192,9 +185,7 @@ def test_an_unknown_key_of_a_hub_text_is_refused() -> None:
     "name", ["corpus/1.txt", "corpus/2.txt", "glue/RTE/dev.tsv", "glue/RTE/train.tsv"]
 )
 @pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_text("another")])
-def test_the_toy_data_are_those_that_were_written(
-    tmp_path: Path, name: str, harm: Callable[[Path], object]
-) -> None:
+def test_the_toy_data_are_those_that_were_written(tmp_path, name, harm):
     files = [
         tmp_path / written for written in ("corpus/1.txt", "glue/RTE/dev.tsv", "glue/RTE/train.tsv")
     ]

@@ -49,7 +49,7 @@ def rows(step: Step) -> dict[int, Row]:
 
 
 @pytest.mark.parametrize("world", [1, 2, 4, 8])
-def test_processes_share_the_examples_of_a_step(examples: PairExamples, world: int) -> None:
+def test_processes_share_the_examples_of_a_step(examples, world):
     alone = rows(steps(examples).step(3))
     shares = [rows(steps(examples, rank=rank, world=world).step(3)) for rank in range(world)]
     assert len(alone) == 24
@@ -59,8 +59,8 @@ def test_processes_share_the_examples_of_a_step(examples: PairExamples, world: i
 
 @pytest.mark.parametrize("world", [2, 4])
 def test_annealed_masks_are_those_of_the_step_in_every_process_and_after_every_start(
-    examples: PairExamples, world: int
-) -> None:
+    examples, world
+):
     annealed = {"objective": Masked(0.9, 0.1, 4), "stop": 4}
     whole = [rows(step) for step in steps(examples, **annealed)]
     again = [rows(step) for step in steps(examples, start=2, **annealed)]
@@ -76,21 +76,19 @@ def test_annealed_masks_are_those_of_the_step_in_every_process_and_after_every_s
 
 
 @pytest.mark.parametrize("microbatch", [1, 2, 64])
-def test_examples_masks_and_keys_do_not_depend_on_the_micro_batch(
-    examples: PairExamples, microbatch: int
-) -> None:
+def test_examples_masks_and_keys_do_not_depend_on_the_micro_batch(examples, microbatch):
     assert rows(steps(examples, microbatch=microbatch).step(3)) == rows(steps(examples).step(3))
 
 
 @pytest.mark.parametrize("world", [2, 4])
-def test_counts_of_the_shares_add_up(examples: PairExamples, world: int) -> None:
+def test_counts_of_the_shares_add_up(examples, world):
     alone = steps(examples).step(5)
     shared = [steps(examples, rank=rank, world=world).step(5) for rank in range(world)]
     assert sum(step.chosen for step in shared) == alone.chosen
     assert {step.tokens for step in shared} == {alone.tokens}
 
 
-def test_heldout_batches_are_dealt_out(examples: PairExamples) -> None:
+def test_heldout_batches_are_dealt_out(examples):
     shares = [
         sum(len(part.input_ids) for part in heldout_batches(examples, 10, VOCABULARY, rank, 3))
         for rank in range(3)
@@ -98,48 +96,48 @@ def test_heldout_batches_are_dealt_out(examples: PairExamples) -> None:
     assert shares == [33, 34, 34]
 
 
-def test_an_epoch_holds_every_pair_once(examples: PairExamples) -> None:
+def test_an_epoch_holds_every_pair_once(examples):
     made = steps(examples, batch=101)
     assert sorted(made.pairs(4).tolist()) == list(range(101))
 
 
-def test_steps_go_on_over_the_end_of_an_epoch(examples: PairExamples) -> None:
+def test_steps_go_on_over_the_end_of_an_epoch(examples):
     small = torch.cat([steps(examples).pairs(index) for index in range(9)])
     large = torch.cat([steps(examples, batch=72).pairs(index) for index in range(3)])
     assert torch.equal(small, large)
 
 
-def test_a_step_may_hold_more_pairs_than_there_are(examples: PairExamples) -> None:
+def test_a_step_may_hold_more_pairs_than_there_are(examples):
     assert steps(examples, batch=500).pairs(1).bincount(minlength=101).min() >= 3
 
 
-def test_starting_later_gives_the_same_steps(examples: PairExamples) -> None:
+def test_starting_later_gives_the_same_steps(examples):
     whole, later = list(steps(examples)), list(steps(examples, start=6))
     assert [step.index for step in later] == [6, 7, 8]
     assert torch.equal(whole[6].microbatches[0].input_ids, later[0].microbatches[0].input_ids)
 
 
-def test_micro_batches_are_sorted_by_length(examples: PairExamples) -> None:
+def test_micro_batches_are_sorted_by_length(examples):
     longest = [
         int(part.attention_mask.sum(1).max()) for part in steps(examples).step(0).microbatches
     ]
     assert longest == sorted(longest, reverse=True)
 
 
-def test_masks_are_fresh_in_every_epoch(examples: PairExamples) -> None:
+def test_masks_are_fresh_in_every_epoch(examples):
     made = steps(examples, batch=101, microbatch=101)
     first, second = made.step(0).microbatches[0], made.step(1).microbatches[0]
     assert (first.labels != -100).sum() != (second.labels != -100).sum()
 
 
-def test_a_step_may_have_no_chosen_token() -> None:
+def test_a_step_may_have_no_chosen_token():
     ids = np.asarray([7, 8], np.uint16)
     one = PairExamples(ids, np.asarray([0, 1, 2]), np.asarray([0]), np.asarray([2]), 16)
     # training divides by 1 then
     assert min(step.chosen for step in Steps(one, 0, 1, 1, VOCABULARY, stop=30)) == 0
 
 
-def test_heldout_masks_do_not_depend_on_the_batch(examples: PairExamples) -> None:
+def test_heldout_masks_do_not_depend_on_the_batch(examples):
     def chosen(batch: int) -> int:
         return sum(
             int((part.labels != -100).sum())
@@ -149,7 +147,7 @@ def test_heldout_masks_do_not_depend_on_the_batch(examples: PairExamples) -> Non
     assert chosen(8) == chosen(50)
 
 
-def test_no_pairs_is_refused(examples: PairExamples) -> None:
+def test_no_pairs_is_refused(examples):
     empty = PairExamples(examples.ids, examples.sentences, np.asarray([0]), np.asarray([1]), 32)
     with pytest.raises(RelposError, match="no training pairs"):
         steps(empty)

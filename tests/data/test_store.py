@@ -2,7 +2,7 @@
 encoding, sentences, store."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -52,7 +52,7 @@ def folder(tmp_path: Path, tokenizer: Tokenizer) -> Path:
     return tmp_path / "store"
 
 
-def test_text_goes_in_and_comes_out(folder: Path, tokenizer: Tokenizer) -> None:
+def test_text_goes_in_and_comes_out(folder, tokenizer):
     store = Store(folder)
     read = {
         source: [tokenizer.decode(ids) for ids in sentences_of(store, i)]
@@ -61,7 +61,7 @@ def test_text_goes_in_and_comes_out(folder: Path, tokenizer: Tokenizer) -> None:
     assert read == {source: [line.lower() for line in lines] for source, lines in TEXTS.items()}
 
 
-def test_a_paragraph_becomes_its_sentences(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_a_paragraph_becomes_its_sentences(tmp_path, tokenizer):
     write_store(
         iter([Document("a", iter(["One ran. Two ran! Did three?"])), *documents()]),
         tokenizer,
@@ -71,13 +71,13 @@ def test_a_paragraph_becomes_its_sentences(tmp_path: Path, tokenizer: Tokenizer)
     assert len(sentences_of(Store(tmp_path), 0)) == 3
 
 
-def test_documents_without_a_sentence_leave_no_trace(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_documents_without_a_sentence_leave_no_trace(tmp_path, tokenizer):
     empty = Document("empty", iter(["", "  ", "\u200b"]))
     write_store(iter([empty, *documents()]), tokenizer, tmp_path, 0.2)
     assert sources(tmp_path) == list(TEXTS)
 
 
-def test_a_file_name_that_is_not_utf8_is_escaped(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_a_file_name_that_is_not_utf8_is_escaped(tmp_path, tokenizer):
     write_store(
         iter([Document("caf\udce9.txt", iter(["One ran."])), *documents()]),
         tokenizer,
@@ -87,28 +87,24 @@ def test_a_file_name_that_is_not_utf8_is_escaped(tmp_path: Path, tokenizer: Toke
     assert sources(tmp_path) == [r"caf\udce9.txt", *TEXTS]
 
 
-def test_every_example_is_in_one_split(folder: Path) -> None:
+def test_every_example_is_in_one_split(folder):
     store = Store(folder)
     assert len(store.examples("train")) + len(store.examples("heldout")) == len(TEXTS)
     assert len(store.examples("heldout")) > 0
 
 
-def test_writing_again_gives_the_same_bytes(
-    folder: Path, tmp_path: Path, tokenizer: Tokenizer
-) -> None:
+def test_writing_again_gives_the_same_bytes(folder, tmp_path, tokenizer):
     write_store(documents(), tokenizer, tmp_path / "again", 0.2)
     assert Store(tmp_path / "again").manifest == Store(folder).manifest
 
 
-def test_other_processes_write_the_same_bytes(
-    folder: Path, tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_processes_write_the_same_bytes(folder, tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(encoding, "ALONE", 0)
     write_store(documents(), tokenizer, tmp_path / "again", 0.2, processes=2)
     assert Store(tmp_path / "again").manifest == Store(folder).manifest
 
 
-def test_an_error_in_the_text_leaves_no_store(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_an_error_in_the_text_leaves_no_store(tmp_path, tokenizer):
     def broken() -> Iterator[str]:
         yield "One."
         raise RelposError("a.txt, line 2: not UTF-8")
@@ -121,9 +117,7 @@ def test_an_error_in_the_text_leaves_no_store(tmp_path: Path, tokenizer: Tokeniz
     assert not list(tmp_path.iterdir())
 
 
-def test_a_full_disk_is_named_and_leaves_nothing(
-    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_named_and_leaves_nothing(tmp_path, tokenizer, monkeypatch):
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -134,8 +128,8 @@ def test_a_full_disk_is_named_and_leaves_nothing(
 
 
 def test_text_of_which_no_token_is_known_is_refused_at_its_beginning(
-    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, tokenizer, monkeypatch
+):
     def text() -> Iterator[str]:
         yield "丁. 丁? 丁! " * 100_000
         pytest.fail("everything is read")
@@ -147,9 +141,7 @@ def test_text_of_which_no_token_is_known_is_refused_at_its_beginning(
         write_store(iter([Document("a", text())]), tokenizer, tmp_path, 0.2, processes=1)
 
 
-def test_many_unknown_tokens_are_told(
-    tmp_path: Path, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_many_unknown_tokens_are_told(tmp_path, tokenizer, capsys):
     write_store(
         iter([Document("a", iter(["丁 丁 丁 丁."] * 9)), *documents()]), tokenizer, tmp_path, 0.2
     )
@@ -162,15 +154,13 @@ def test_many_unknown_tokens_are_told(
     )
 
 
-def test_a_store_of_no_text_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_a_store_of_no_text_is_refused(tmp_path, tokenizer):
     with pytest.raises(RelposError, match="no sentences"):
         write_store(iter([]), tokenizer, tmp_path, 0.2)
 
 
 @pytest.mark.parametrize(("share", "parts"), [(0.1, [90, 10]), (0.001, [98, 2]), (0.999, [2, 98])])
-def test_of_a_single_document_the_end_is_held_out(
-    tmp_path: Path, tokenizer: Tokenizer, share: float, parts: list[int]
-) -> None:
+def test_of_a_single_document_the_end_is_held_out(tmp_path, tokenizer, share, parts):
     write_store(
         iter([Document("a", iter(f"Dog {i} ran." for i in range(100)))]), tokenizer, tmp_path, share
     )
@@ -189,9 +179,7 @@ def test_of_a_single_document_the_end_is_held_out(
           for key in (b"vocabulary", b"dtype", b"files", b"sha256")],
     ],
 )  # fmt: skip
-def test_a_store_that_is_not_whole_is_refused(
-    file: str, damaged: Callable[[bytes], bytes] | None, message: str, folder: Path
-) -> None:
+def test_a_store_that_is_not_whole_is_refused(file, damaged, message, folder):
     content = (folder / file).read_bytes()
     (folder / file).unlink()
     if damaged:
@@ -200,7 +188,7 @@ def test_a_store_that_is_not_whole_is_refused(
         Store(folder)
 
 
-def test_a_flipped_bit_is_found(folder: Path) -> None:
+def test_a_flipped_bit_is_found(folder):
     Store(folder).verify()
     data = bytearray((folder / "ids.bin").read_bytes())
     data[5] ^= 1
@@ -218,12 +206,12 @@ def test_a_flipped_bit_is_found(folder: Path) -> None:
         ({"split": "train", "limit": 0}, "limit=0: a whole number"),
     ],
 )
-def test_wrong_words_are_refused(folder: Path, keys: dict[str, object], message: str) -> None:
+def test_wrong_words_are_refused(folder, keys, message):
     with pytest.raises(RelposError, match=message):
         Store(folder).examples(**keys)  # type: ignore[arg-type]
 
 
-def test_a_pair_is_read_from_the_store(folder: Path, tokenizer: Tokenizer) -> None:
+def test_a_pair_is_read_from_the_store(folder, tokenizer):
     store = Store(folder)
     ids, lengths = store.examples("train").batch(torch.tensor([0]))
     first = sentences_of(store, int(np.flatnonzero(~store.heldout)[0]))
@@ -241,16 +229,14 @@ hashes = st.lists(st.integers(0, 2**64 - 1), min_size=2, max_size=40)
 
 @settings(max_examples=100, deadline=None)
 @given(hashes=hashes, share=st.floats(0.001, 0.999))
-def test_some_documents_are_held_out_and_never_all(hashes: list[int], share: float) -> None:
+def test_some_documents_are_held_out_and_never_all(hashes, share):
     flags = chosen(np.asarray(hashes, np.uint64), share)
     assert flags.any()
     assert not flags.all()
 
 
 @pytest.mark.parametrize(("share", "large"), [(0.1, 900), (0.3, 900)])
-def test_a_document_that_is_too_large_is_cut(
-    tmp_path: Path, tokenizer: Tokenizer, share: float, large: int
-) -> None:
+def test_a_document_that_is_too_large_is_cut(tmp_path, tokenizer, share, large):
     texts = {"large": large, "small": 100}
     write_store(
         iter(
@@ -271,16 +257,14 @@ def test_a_document_that_is_too_large_is_cut(
     assert not store.heldout[0]
 
 
-def test_generated_documents_are_held_out_whole(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_generated_documents_are_held_out_whole(tmp_path, tokenizer):
     texts = [Document(f"{i}", iter(f"Dog {i} of {j} ran." for j in range(200))) for i in range(3)]
     write_store(iter(texts), tokenizer, tmp_path, 0.01, alike=True)
     assert sources(tmp_path) == ["0", "1", "2"]
     assert Store(tmp_path).heldout.sum() == 1
 
 
-def test_what_was_read_dropped_and_held_out_is_told(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_read_dropped_and_held_out_is_told(folder, capsys):
     manifest = json.loads((folder / MANIFEST).read_text())
     (folder / MANIFEST).write_text(json.dumps(manifest | {"dropped": {"headings": 1200}}))
     tell(folder)
@@ -291,9 +275,7 @@ def test_what_was_read_dropped_and_held_out_is_told(
 
 
 @pytest.mark.parametrize("content", [bytes, np.random.default_rng(0).bytes])
-def test_zeros_and_noise_of_the_right_size_are_found_when_a_store_is_opened(
-    folder: Path, content: Callable[[int], bytes]
-) -> None:
+def test_zeros_and_noise_of_the_right_size_are_found_when_a_store_is_opened(folder, content):
     size = (folder / "ids.bin").stat().st_size
     (folder / "ids.bin").write_bytes(content(size))
     with pytest.raises(
@@ -302,6 +284,6 @@ def test_zeros_and_noise_of_the_right_size_are_found_when_a_store_is_opened(
         Store(folder)
 
 
-def test_a_share_is_about_kept() -> None:
+def test_a_share_is_about_kept():
     drawn = np.random.default_rng(0).integers(0, 2**64, 20_000, np.uint64)
     assert chosen(drawn, 0.1).mean() == pytest.approx(0.1, abs=0.01)

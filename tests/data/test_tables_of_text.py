@@ -75,7 +75,7 @@ def documents(source: Files) -> list[str]:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_each_row_is_a_document(name: str, tmp_path: Path) -> None:
+def test_each_row_is_a_document(name, tmp_path):
     WRITERS[name](tmp_path / name, TEXTS)
     assert documents(Files(corpus=str(tmp_path))) == TEXTS
     assert documents(Files(corpus=str(tmp_path / name))) == TEXTS
@@ -83,7 +83,7 @@ def test_each_row_is_a_document(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("packed", PACKERS)
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
-def test_tables_of_text_may_be_compressed(name: str, packed: str, tmp_path: Path) -> None:
+def test_tables_of_text_may_be_compressed(name, packed, tmp_path):
     WRITERS[name](tmp_path / name, TEXTS)
     (tmp_path / "packed").mkdir()
     (tmp_path / "packed" / f"{name}{packed}").write_bytes(
@@ -95,7 +95,7 @@ def test_tables_of_text_may_be_compressed(name: str, packed: str, tmp_path: Path
 @pytest.mark.parametrize(
     "name", ["a[1].jsonl", "a*.jsonl", "[[a.jsonl", "a::b.jsonl", "zip:/a.jsonl", "x [1]/a.jsonl"]
 )
-def test_a_name_is_no_pattern_and_no_address(name: str, tmp_path: Path) -> None:
+def test_a_name_is_no_pattern_and_no_address(name, tmp_path):
     for each, texts in ((name, TEXTS), ("a1.jsonl", ["other"]), ("x 1/a.jsonl", ["other"])):
         (tmp_path / each).parent.mkdir(exist_ok=True)
         jsonl(tmp_path / each, texts)
@@ -108,7 +108,7 @@ def test_a_name_is_no_pattern_and_no_address(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_the_column_is_named_once(name: str, tmp_path: Path) -> None:
+def test_the_column_is_named_once(name, tmp_path):
     WRITERS[name](tmp_path / name, TEXTS, "body")
     assert documents(Files(corpus=str(tmp_path), text="body")) == TEXTS
     with pytest.raises(
@@ -118,7 +118,7 @@ def test_the_column_is_named_once(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mark", [";", "\t", "|"])
-def test_columns_without_commas_between_them_are_refused(mark: str, tmp_path: Path) -> None:
+def test_columns_without_commas_between_them_are_refused(mark, tmp_path):
     (tmp_path / "a.csv").write_text(f"id{mark}text\n1{mark}One, two.\n2{mark}Three.\n")
     with pytest.raises(
         RelposError,
@@ -128,7 +128,7 @@ def test_columns_without_commas_between_them_are_refused(mark: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
-def test_a_table_in_latin1_is_refused_with_its_line(name: str, tmp_path: Path) -> None:
+def test_a_table_in_latin1_is_refused_with_its_line(name, tmp_path):
     rows = {
         "a.csv": "text\nOne.\nStraße.\n",
         "a.jsonl": '{"text": "One."}\n\n{"text": "Straße."}\n',
@@ -138,7 +138,7 @@ def test_a_table_in_latin1_is_refused_with_its_line(name: str, tmp_path: Path) -
         documents(Files(corpus=str(tmp_path)))
 
 
-def test_several_rows_may_make_a_document(tmp_path: Path) -> None:
+def test_several_rows_may_make_a_document(tmp_path):
     jsonl(tmp_path / "a.jsonl", [f"Row {number}." for number in range(5)])
     assert documents(Files(corpus=str(tmp_path), lines=2)) == [
         "Row 0.\nRow 1.",
@@ -147,13 +147,13 @@ def test_several_rows_may_make_a_document(tmp_path: Path) -> None:
     ]
 
 
-def test_markdown_is_read_as_it_stands(tmp_path: Path) -> None:
+def test_markdown_is_read_as_it_stands(tmp_path):
     (tmp_path / "a.md").write_text("# Title\n\nOne *word*.\n")
     (tmp_path / "b.md.gz").write_bytes(gzip.compress(b"Two.\n"))
     assert documents(Files(corpus=str(tmp_path))) == ["# Title\n\nOne *word*.", "Two."]
 
 
-def test_beside_texts_tables_and_markdown_are_read_where_they_are_asked_for(tmp_path: Path) -> None:
+def test_beside_texts_tables_and_markdown_are_read_where_they_are_asked_for(tmp_path):
     (tmp_path / "a.txt").write_text("A text.\n")
     before = Files(corpus=str(tmp_path)).identity()
     (tmp_path / "README.md").write_text("About these texts.\n")
@@ -164,7 +164,7 @@ def test_beside_texts_tables_and_markdown_are_read_where_they_are_asked_for(tmp_
     assert documents(Files(corpus=str(tmp_path / "README.md"))) == ["About these texts."]
 
 
-def test_of_saved_splits_the_one_for_training_is_read(tmp_path: Path) -> None:
+def test_of_saved_splits_the_one_for_training_is_read(tmp_path):
     splits = {name: datasets.Dataset.from_list(rows([f"In {name}."])) for name in ("test", "train")}
     datasets.DatasetDict(splits).save_to_disk(tmp_path / "saved")
     assert documents(Files(corpus=str(tmp_path / "saved"))) == ["In train."]
@@ -176,7 +176,7 @@ def test_of_saved_splits_the_one_for_training_is_read(tmp_path: Path) -> None:
         documents(Files(corpus=str(tmp_path / "other")))
 
 
-def test_what_map_has_kept_beside_a_saved_data_set_is_not_read(tmp_path: Path) -> None:
+def test_what_map_has_kept_beside_a_saved_data_set_is_not_read(tmp_path):
     saved(tmp_path / "saved", TEXTS)
     cached = str(tmp_path / "saved" / "cache-0123.arrow")
     datasets.load_from_disk(tmp_path / "saved").map(
@@ -190,7 +190,7 @@ def test_what_map_has_kept_beside_a_saved_data_set_is_not_read(tmp_path: Path) -
     "parts",
     [5, [3], [{}], [{"filename": 7}], [{"filename": "../a/data-00000-of-00002.arrow"}], "gone"],
 )
-def test_a_saved_data_set_that_is_not_whole_is_refused(parts: Any, tmp_path: Path) -> None:
+def test_a_saved_data_set_that_is_not_whole_is_refused(parts, tmp_path):
     saved(tmp_path / "a", TEXTS)
     state = tmp_path / "a" / "state.json"
     if parts == "gone":
@@ -228,16 +228,14 @@ def test_a_saved_data_set_that_is_not_whole_is_refused(parts: Any, tmp_path: Pat
         ("a.pdf", b"%PDF", "it has .pdf, which are not read"),
     ],
 )
-def test_what_cannot_be_read_is_refused_in_a_line_that_names_it(
-    name: str, content: bytes, said: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_read_is_refused_in_a_line_that_names_it(name, content, said, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(RelposError, match=said) as refusal:
         documents(Files(corpus=str(tmp_path)))
     assert "\n" not in str(refusal.value)
 
 
-def test_a_column_of_no_table_is_refused(tmp_path: Path) -> None:
+def test_a_column_of_no_table_is_refused(tmp_path):
     (tmp_path / "a.txt").write_text("A text.\n")
     with pytest.raises(
         RelposError,
@@ -246,7 +244,7 @@ def test_a_column_of_no_table_is_refused(tmp_path: Path) -> None:
         documents(Files(corpus=str(tmp_path), text="body"))
 
 
-def test_a_table_of_several_frames_that_breaks_off_is_refused(tmp_path: Path) -> None:
+def test_a_table_of_several_frames_that_breaks_off_is_refused(tmp_path):
     # more than the block at which its header is looked for
     jsonl(tmp_path / "a.jsonl", TEXTS * 8_000)
     whole = zstandard.compress((tmp_path / "a.jsonl").read_bytes())
@@ -256,7 +254,7 @@ def test_a_table_of_several_frames_that_breaks_off_is_refused(tmp_path: Path) ->
         list(Files(corpus=str(tmp_path)).documents())
 
 
-def test_a_row_with_more_columns_than_the_header_is_refused(tmp_path: Path) -> None:
+def test_a_row_with_more_columns_than_the_header_is_refused(tmp_path):
     # pandas takes its first column for the row's name, and reads " dogs" as the text.
     (tmp_path / "a.csv").write_text("text,label\nI like cats, dogs,good\nI hate birds, cows,bad\n")
     with pytest.raises(RelposError, match=r"^\S*a\.csv line 2: 3 columns where the header has 2$"):
@@ -267,16 +265,12 @@ def test_a_row_with_more_columns_than_the_header_is_refused(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "texts", [["1984", "2001"], ["True", "False"], ["2001-02-03", "2001-02-04"]]
 )
-def test_numbers_and_dates_in_a_table_are_texts(
-    texts: list[str], name: str, tmp_path: Path
-) -> None:
+def test_numbers_and_dates_in_a_table_are_texts(texts, name, tmp_path):
     WRITERS[name](tmp_path / name, texts)
     assert documents(Files(corpus=str(tmp_path))) == texts
 
 
-def test_a_row_is_read_whole_up_to_a_length_that_no_text_needs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_is_read_whole_up_to_a_length_that_no_text_needs(tmp_path, monkeypatch):
     long = "word " * 500_000 + "end."
     jsonl(tmp_path / "a.jsonl", ["One.", long])
     assert documents(Files(corpus=str(tmp_path))) == ["One.", long]

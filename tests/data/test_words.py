@@ -25,31 +25,27 @@ def spelled(tokenizer: Tokenizer, text: str) -> list[str]:
         ("the dog", ["the", "dog"]),
     ],
 )
-def test_words_end_at_white_space_and_a_punctuation_mark_is_one_by_itself(
-    tokenizer: Tokenizer, text: str, words: list[str]
-) -> None:
+def test_words_end_at_white_space_and_a_punctuation_mark_is_one_by_itself(tokenizer, text, words):
     assert spelled(tokenizer, text) == words
 
 
-def test_an_unknown_character_belongs_to_its_word(tokenizer: Tokenizer) -> None:
+def test_an_unknown_character_belongs_to_its_word(tokenizer):
     assert spelled(tokenizer, "the d中g sleeps") == ["the", "d<unk>g", "sleeps"]
 
 
-def test_the_pieces_of_all_words_are_the_pieces_of_the_text(tokenizer: Tokenizer) -> None:
+def test_the_pieces_of_all_words_are_the_pieces_of_the_text(tokenizer):
     ids = tokenizer.encode(["a smallish zebra, they say, is not a horse."])[0]
     assert [piece for word in Words(tokenizer).split(ids) for piece in word] == ids.tolist()
 
 
-def test_boundaries_of_a_batch_are_those_of_its_rows(tokenizer: Tokenizer) -> None:
+def test_boundaries_of_a_batch_are_those_of_its_rows(tokenizer):
     words, rows = Words(tokenizer), tokenizer.encode(["the dog, a cat.", "zebras are wild?"])
     n = min(map(len, rows))
     batch = np.stack([row[:n] for row in rows])
     assert np.array_equal(words.begins(batch), np.stack([words.begins(row) for row in batch]))
 
 
-def test_the_same_words_in_another_order_are_the_same_and_other_words_are_not(
-    tokenizer: Tokenizer,
-) -> None:
+def test_the_same_words_in_another_order_are_the_same_and_other_words_are_not(tokenizer):
     first, other, third = tokenizer.encode(
         ["the dogs chase a cat.", "a cat chase the dogs.", "the dogs chase the cat."]
     )
@@ -57,7 +53,7 @@ def test_the_same_words_in_another_order_are_the_same_and_other_words_are_not(
     assert not Words(tokenizer).same(first, third)
 
 
-def test_equal_pieces_are_not_enough_where_they_belong_to_other_words(tokenizer: Tokenizer) -> None:
+def test_equal_pieces_are_not_enough_where_they_belong_to_other_words(tokenizer):
     begins, inside = tokenizer.processor.piece_to_id("▁the"), tokenizer.processor.piece_to_id("s")
     assert tokenizer.unk not in (begins, inside)
     other = tokenizer.processor.piece_to_id("▁a")
@@ -70,5 +66,5 @@ def test_equal_pieces_are_not_enough_where_they_belong_to_other_words(tokenizer:
     ("character", "expected"),
     [(".", True), ("“", True), ("$", True), ("a", False), ("3", False), ("▁", False)],
 )
-def test_punctuation(character: str, expected: bool) -> None:
+def test_punctuation(character, expected):
     assert is_punctuation(character) is expected

@@ -29,9 +29,7 @@ def table(tmp_path: Path, toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> st
     return f"table={path}"
 
 
-def test_all_runs_are_executed_here(
-    table: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_all_runs_are_executed_here(table, monkeypatch, capfd):
     places: list[tuple[int, str]] = []
 
     def train(run: Run) -> dict[str, Any]:
@@ -47,18 +45,14 @@ def test_all_runs_are_executed_here(
     assert shown.err.splitlines() == [f"relpos: pretrain {NAME}{seed}" for seed in range(3)]
 
 
-def test_an_error_of_a_run_ends_the_command_as_it_is(
-    table: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_a_run_ends_the_command_as_it_is(table, monkeypatch):
     """A debugger stops where it happened."""
     monkeypatch.setattr(*working("pretrain", lambda run: run.meaning["no such key"]))
     with pytest.raises(KeyError, match="no such key"):
         main(["reproduce", table, "engine=debug"])
 
 
-def test_a_wrong_input_is_one_line(
-    table: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_input_is_one_line(table, monkeypatch, capsys):
     monkeypatch.setattr(*working("pretrain", trains(fails=1)))
     assert main(["reproduce", table, "engine=debug"]) == 1
     assert capsys.readouterr().err.splitlines() == [
@@ -68,13 +62,7 @@ def test_a_wrong_input_is_one_line(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_can_be_stopped_and_goes_on(
-    number: signal.Signals,
-    table: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_it_can_be_stopped_and_goes_on(number, table, tmp_path, monkeypatch, capsys):
     with monkeypatch.context() as patch:
         patch.setattr(*working("pretrain", lambda run: signal.raise_signal(number) or METRICS))
         assert main(["reproduce", table, "engine=debug"]) == 128 + number

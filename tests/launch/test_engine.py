@@ -94,7 +94,7 @@ def is_alive(pid: int) -> bool:
 
 
 @pytest.mark.full
-def test_interrupted_killed_and_failing_a_table_is_finished(tmp_path: Path) -> None:
+def test_interrupted_killed_and_failing_a_table_is_finished(tmp_path):
     """One table through everything, because each launch pays for the imports of its workers."""
     write_data(tmp_path / "data")
     pretrain = ["steps=120", "batch=8", "checkpoint_every=5", "log_every=5", "evaluations=1"]
@@ -148,7 +148,7 @@ def test_interrupted_killed_and_failing_a_table_is_finished(tmp_path: Path) -> N
     }
 
 
-def test_a_dry_run_needs_no_data_and_writes_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_needs_no_data_and_writes_nothing(tmp_path):
     table = Table(tmp_path)
     ended = table.run("dry_run=true")
     assert ended.returncode == 0, ended.stderr

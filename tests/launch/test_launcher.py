@@ -78,9 +78,7 @@ def pretending(monkeypatch: pytest.MonkeyPatch, as_now: Callable[[], None]) -> P
     return pretending
 
 
-def test_two_launches_at_once_do_nothing_twice(
-    tmp_path: Path, root: Path, pretending: Patched
-) -> None:
+def test_two_launches_at_once_do_nothing_twice(tmp_path, root, pretending):
     pretending(seconds=0.05)
     table = experiment(tmp_path, pretrain_seeds=30)
     launches = [start(table), start(table)]
@@ -89,9 +87,7 @@ def test_two_launches_at_once_do_nothing_twice(
     assert [len(record["starts"]) for record in records(root)] == [1] * 30
 
 
-def test_a_failing_run_is_tried_again_and_then_its_log_is_shown(
-    tmp_path: Path, root: Path, pretending: Patched
-) -> None:
+def test_a_failing_run_is_tried_again_and_then_its_log_is_shown(tmp_path, root, pretending):
     pretending(fails=2, row="twice")
     table = experiment(
         tmp_path, rows={"twice": ["position=none"], "well": ["position=fixed"]}, pretrain_seeds=2
@@ -119,9 +115,7 @@ def test_a_failing_run_is_tried_again_and_then_its_log_is_shown(
 
 
 @pytest.mark.full
-def test_killed_at_random_moments_no_finished_run_is_done_twice(
-    tmp_path: Path, root: Path, pretending: Patched
-) -> None:
+def test_killed_at_random_moments_no_finished_run_is_done_twice(tmp_path, root, pretending):
     pretending(seconds=0.1)
     table = experiment(tmp_path, pretrain_seeds=30)
     chance = random.Random(0)
@@ -168,7 +162,7 @@ def at_work(root: Path) -> list[int]:
     return pids
 
 
-def test_stopping_is_clean(tmp_path: Path, root: Path, pretending: Patched) -> None:
+def test_stopping_is_clean(tmp_path, root, pretending):
     pretending(seconds=3600.0)
     table = experiment(tmp_path, pretrain_seeds=2)
     launcher = start(table, "workers=2")
@@ -189,7 +183,7 @@ def test_stopping_is_clean(tmp_path: Path, root: Path, pretending: Patched) -> N
 
 
 @pytest.mark.usefixtures("python")
-def test_only_what_is_missing_is_started(tmp_path: Path) -> None:
+def test_only_what_is_missing_is_started(tmp_path):
     runs = [pretend(seed=seed) for seed in range(50)]
     for run in runs[:-1]:
         run.path.mkdir(parents=True)
@@ -198,7 +192,7 @@ def test_only_what_is_missing_is_started(tmp_path: Path) -> None:
     assert [len(run.record.get("starts", [])) for run in runs] == [0] * 49 + [1]
 
 
-def test_a_worker_without_a_future_is_told(tmp_path: Path) -> None:
+def test_a_worker_without_a_future_is_told(tmp_path):
     """What waits for a run that failed is never begun."""
     first = pretend()
     second = pretend(seed=1, first=first)
@@ -211,7 +205,7 @@ def test_a_worker_without_a_future_is_told(tmp_path: Path) -> None:
     assert Standing(Job.now([first, second], retries=0)).open() == [first, second]
 
 
-def test_a_finished_run_serves_others_whatever_became_of_its_inputs() -> None:
+def test_a_finished_run_serves_others_whatever_became_of_its_inputs():
     started = pretend("started")
     trained = pretend("trained", start=started)
     tuned = pretend("tuned", start=trained)
@@ -221,7 +215,7 @@ def test_a_finished_run_serves_others_whatever_became_of_its_inputs() -> None:
     assert Standing(Job([started, trained, tuned])).open() == [tuned]
 
 
-def test_a_run_whose_process_is_gone_is_not_running(root: Path) -> None:
+def test_a_run_whose_process_is_gone_is_not_running(root):
     run = pretend()
     run.path.mkdir(parents=True)
     run.update(state="running", starts=[{"pid": 1, "host": "elsewhere"}])
@@ -233,9 +227,7 @@ def test_a_run_whose_process_is_gone_is_not_running(root: Path) -> None:
         assert standing.states[run.identity] == "running"
 
 
-def test_a_table_is_not_started_by_torchrun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_is_not_started_by_torchrun(tmp_path, monkeypatch):
     for name, value in {"RANK": "0", "WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(RelposError, match="a table is started once"):

@@ -1,14 +1,12 @@
 """What a kill of a launcher leaves is removed by the next launch, and nothing that somebody still
 reads."""
 
-from pathlib import Path
-
 from relpos.files import remove_left
 from relpos.launch.engine import SCRIPT, _is_left
 from relpos.runs.lock import locked
 
 
-def test_a_launch_that_is_over_is_told_from_one_that_is_not(tmp_path: Path) -> None:
+def test_a_launch_that_is_over_is_told_from_one_that_is_not(tmp_path):
     over, held, of_cluster = (tmp_path / name for name in ("launch-a", "launch-b", "launch-c"))
     for folder in (over, of_cluster):
         with locked(folder):
@@ -22,7 +20,7 @@ def test_a_launch_that_is_over_is_told_from_one_that_is_not(tmp_path: Path) -> N
     assert _is_left(held)
 
 
-def test_half_written_files_are_removed_and_other_hidden_files_are_not(tmp_path: Path) -> None:
+def test_half_written_files_are_removed_and_other_hidden_files_are_not(tmp_path):
     (tmp_path / "model").mkdir()
     for name in (
         ".record.json.123",

@@ -45,7 +45,7 @@ def on_two_nodes(name: str = "two") -> Run:
     )
 
 
-def test_an_error_before_there_is_a_record_is_a_failure(stop: threading.Event) -> None:
+def test_an_error_before_there_is_a_record_is_a_failure(stop):
     run, other = on_two_nodes(), pretend("other")
     work(Job([run, other], retries=1), stop)
     assert not stop.is_set()
@@ -53,16 +53,14 @@ def test_an_error_before_there_is_a_record_is_a_failure(stop: threading.Event) -
     assert run.record["error"].startswith("speed.nodes=2: start the command on every node")
 
 
-def test_leaving_python_is_a_failure(
-    stop: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leaving_python_is_a_failure(stop, monkeypatch):
     monkeypatch.setattr(*working(STAGE, lambda run: sys.exit(0)))
     run = pretend()
     work(Job([run]), stop)
     assert (run.state, failures(run.record)) == ("failed", 1)
 
 
-def test_a_run_that_cannot_be_written_is_told_at_the_end(tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_written_is_told_at_the_end(tmp_path):
     """Neither it nor what needs it is waited for; the others are done."""
     blocked, behind, other = pretend("blocked"), pretend("behind"), pretend("other")
     behind.inputs["first"] = blocked
@@ -84,9 +82,7 @@ def test_a_run_that_cannot_be_written_is_told_at_the_end(tmp_path: Path) -> None
         run_all([blocked, behind, other], tmp_path / "table", Local(workers=1))
 
 
-def test_what_loggers_are_told_is_in_no_file_of_a_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_loggers_are_told_is_in_no_file_of_a_job(tmp_path, monkeypatch):
     told = [{"key": "secret"}, {"key": "other secret"}, {"key": "secret"}, {}]
     runs = [
         replace(pretend(seed=n), config=PretendConfig(logger=logger))
@@ -106,7 +102,7 @@ def test_what_loggers_are_told_is_in_no_file_of_a_job(
         Job.read(tmp_path / "job.json", is_worker=True)
 
 
-def test_runs_that_crash_their_workers_do_not_end_the_launch(tmp_path: Path) -> None:
+def test_runs_that_crash_their_workers_do_not_end_the_launch(tmp_path):
     bad, good = pretend("kills", then="kill"), [pretend("good", seed) for seed in range(3)]
     assert run_all([bad, *good], tmp_path / "table", Local(workers=2)) == [bad]
     assert {run.state for run in good} == {"finished"}
@@ -114,7 +110,7 @@ def test_runs_that_crash_their_workers_do_not_end_the_launch(tmp_path: Path) -> 
     assert bad.record["error"].startswith(f"its process died {CRASHES} times in a row")
 
 
-def test_a_damaged_job_is_one_line(tmp_path: Path) -> None:
+def test_a_damaged_job_is_one_line(tmp_path):
     (file := tmp_path / "job.json").write_text('{"runs": 1}', encoding="utf-8")
     command = [sys.executable, "-m", "relpos.launch.worker", str(file)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -123,7 +119,7 @@ def test_a_damaged_job_is_one_line(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_a_run_that_leaves_python_does_not_end_the_launch(tmp_path: Path) -> None:
+def test_a_run_that_leaves_python_does_not_end_the_launch(tmp_path):
     runs = [pretend("exits", then="exit"), pretend("good")]
     assert run_all(runs, tmp_path / "table", Local(workers=1)) == runs[:1]
 
@@ -131,17 +127,15 @@ def test_a_run_that_leaves_python_does_not_end_the_launch(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("command", "said"), [("false", r"status 1: see .*worker-1\.log"), ("true", "status 0")]
 )
-def test_workers_that_end_before_all_is_done_end_the_launch(
-    command: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_that_end_before_all_is_done_end_the_launch(command, said, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", command)
     with pytest.raises(RelposError, match=f"workers end with {said}"):
         run_all([pretend("never")], tmp_path / "table", Local(workers=2))
 
 
 def test_workers_that_die_at_work_are_started_again_and_those_that_begin_nothing_are_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     run = pretend("kills", then="kill")
     monkeypatch.setattr(
         "relpos.launch.engine.started", lambda *_, **__: SimpleNamespace(poll=lambda: 1)
@@ -159,7 +153,7 @@ def test_workers_that_die_at_work_are_started_again_and_those_that_begin_nothing
         workers.poll()
 
 
-def test_launchers_of_one_number_have_folders_of_their_own(tmp_path: Path) -> None:
+def test_launchers_of_one_number_have_folders_of_their_own(tmp_path):
     """Containers number their processes each for itself."""
     folders: list[Path] = []
 
@@ -180,14 +174,14 @@ def test_launchers_of_one_number_have_folders_of_their_own(tmp_path: Path) -> No
     ("workers", -1), ("workers", 0), ("workers", 2.5), ("workers", "abc"), ("workers", True), ("threads", "two"), ("threads", -2),
     ("runs_per_device", 0), ("runs_per_device", None),
 ])  # fmt: skip
-def test_a_wrong_argument_of_local_is_named(key: str, value: Any) -> None:
+def test_a_wrong_argument_of_local_is_named(key, value):
     with pytest.raises(RelposError) as error:
         compose("reproduce", [f"engine.{key}={shown(value)}"])
     assert str(error.value).startswith(f"engine.{key}={shown(value)}: ")
     assert "expected" in str(error.value)
 
 
-def test_which_gpus_workers_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_gpus_workers_see(tmp_path, monkeypatch):
     python = tmp_path / "python"
     python.write_text(
         f'#!/bin/sh\necho "gpus $CUDA_VISIBLE_DEVICES" >> {tmp_path}/seen\n', encoding="utf-8"
@@ -207,7 +201,7 @@ def test_which_gpus_workers_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert seen(Local(workers=1)) == ["gpus "]
 
 
-def test_the_local_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_local_pool(tmp_path, monkeypatch):
     monkeypatch.setenv("RELPOS_DATA", str(tmp_path / "nothing"))
     rows = runs_of(plan_table(load(str(write_experiment(tmp_path)))))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")

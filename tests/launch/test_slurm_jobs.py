@@ -63,9 +63,7 @@ def options(folder: Path) -> list[str]:
     return [line.removeprefix("#SBATCH --") for line in lines]
 
 
-def test_an_array_has_the_nodes_of_its_widest_run_and_no_more_tasks_than_runs(
-    tmp_path: Path,
-) -> None:
+def test_an_array_has_the_nodes_of_its_widest_run_and_no_more_tasks_than_runs(tmp_path):
     keys: dict[str, Any] = {
         "partition": "long",
         "account": "lab",
@@ -90,7 +88,7 @@ def test_an_array_has_the_nodes_of_its_widest_run_and_no_more_tasks_than_runs(
     assert "array=0-2" in options(tmp_path)
 
 
-def test_other_options_of_sbatch(tmp_path: Path) -> None:
+def test_other_options_of_sbatch(tmp_path):
     more = "engine.more={qos: long, exclusive: true, nice: 0}"
     for overrides in (["engine.memory=0", "engine.setup=['module load cuda']", more], []):
         engine = instantiate(compose("reproduce", ["engine=slurm", *overrides]).engine, "engine")
@@ -109,7 +107,7 @@ def test_other_options_of_sbatch(tmp_path: Path) -> None:
     ("time", "x"), ("time", None), ("time", 1.5), ("array", 0), ("signal", -1), ("signal", 86400), ("gpus", -1), ("gpus", True),
     ("threads", "two"), ("threads", 0), ("setup", "module load cuda"), ("more", "long"),
 ])  # fmt: skip
-def test_a_wrong_argument_of_slurm_is_named(key: str, value: Any) -> None:
+def test_a_wrong_argument_of_slurm_is_named(key, value):
     with pytest.raises(RelposError, match=f"^engine.{key}={shown(value)}: .* expected") as error:
         instantiate(
             compose("reproduce", ["engine=slurm", f"engine.{key}={shown(value)}"]).engine, "engine"
@@ -117,7 +115,7 @@ def test_a_wrong_argument_of_slurm_is_named(key: str, value: Any) -> None:
     assert len(str(error.value).splitlines()) == 1
 
 
-def test_what_sbatch_refuses_is_one_line(tmp_path: Path, cluster: Path) -> None:
+def test_what_sbatch_refuses_is_one_line(tmp_path, cluster):
     (cluster / "bin" / "sbatch").write_text(
         "#!/bin/sh\necho 'invalid partition: x\nmore' >&2; exit 1", encoding="utf-8"
     )
@@ -125,9 +123,7 @@ def test_what_sbatch_refuses_is_one_line(tmp_path: Path, cluster: Path) -> None:
         start(tmp_path)
 
 
-def test_an_array_that_has_ended_before_its_runs_ends_the_launch(
-    tmp_path: Path, cluster: Path
-) -> None:
+def test_an_array_that_has_ended_before_its_runs_ends_the_launch(tmp_path, cluster):
     run = of_seed(0)
     array = start(tmp_path, run)
     array.poll()
@@ -143,9 +139,7 @@ def test_an_array_that_has_ended_before_its_runs_ends_the_launch(
 
 
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt(), RelposError("the disk is full")])
-def test_tasks_end_with_the_launch_unless_an_error_ends_it(
-    error: BaseException | None, tmp_path: Path, cluster: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tasks_end_with_the_launch_unless_an_error_ends_it(error, tmp_path, cluster, capsys):
     array = start(tmp_path)
     with suppress(RelposError, KeyboardInterrupt):
         try:
@@ -170,12 +164,8 @@ def test_tasks_end_with_the_launch_unless_an_error_ends_it(
     ("number", "requeued"), [(signal.SIGUSR2, ["scontrol requeue 77"]), (signal.SIGTERM, [])]
 )
 def test_a_task_goes_back_into_the_queue_before_its_limit(
-    number: signal.Signals,
-    requeued: list[str],
-    tmp_path: Path,
-    cluster: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    number, requeued, tmp_path, cluster, monkeypatch
+):
     monkeypatch.setattr(worker, "execute", lambda run, **_: signal.raise_signal(number))
     monkeypatch.setenv("SLURM_JOB_ID", "77")
     (cluster / "calls").touch()

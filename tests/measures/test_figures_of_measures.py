@@ -71,7 +71,7 @@ def only(measure: Measure, of: Sample) -> Drawing:
     return drawing
 
 
-def test_products_of_rows_are_drawn_and_written(tmp_path: Path) -> None:
+def test_products_of_rows_are_drawn_and_written(tmp_path):
     drawing = only(Similarity(), sample("absolute"))
     table = sample("absolute").encoder.position.table.detach().numpy()
     assert drawing.rows[15]["offset"] == 0
@@ -83,7 +83,7 @@ def test_products_of_rows_are_drawn_and_written(tmp_path: Path) -> None:
     assert paths[2].read_bytes().startswith(b"%PDF")
 
 
-def test_r2_stands_for_p_its_blocks_and_every_head() -> None:
+def test_r2_stands_for_p_its_blocks_and_every_head():
     drawing = only(Toeplitz(length=8, block=12, random=2), sample("absolute"))
     whats = {row["matrix"]: row["r2"] for row in drawing.rows}
     assert list(whats)[:2] == ["P", "cosine"]
@@ -99,14 +99,14 @@ def test_r2_stands_for_p_its_blocks_and_every_head() -> None:
     ]
 
 
-def test_profiles_stand_beside_the_functions_fitted_to_them() -> None:
+def test_profiles_stand_beside_the_functions_fitted_to_them():
     maps, fits = drawn(Profiles(length=12, functions=1), [sample("absolute")])
     assert len(maps.rows) == 2 * 23
     assert [(row["head"], row["function"]) for row in fits.rows] == [(1, 1), (2, 1)]
     assert max(abs(row["mean"] - row["fit"]) for row in maps.rows) > 0
 
 
-def test_removal_takes_the_order_away_and_every_variant_is_measured() -> None:
+def test_removal_takes_the_order_away_and_every_variant_is_measured():
     drawing = only(
         Removal(functions=(1,), seeds=1, texts=6, length=10, head_texts=6), sample("absolute")
     )
@@ -119,7 +119,7 @@ def test_removal_takes_the_order_away_and_every_variant_is_measured() -> None:
     assert intact["output_distance"] == 0 < removed["output_distance"]
 
 
-def test_a_head_is_trained_while_the_encoder_stays_as_it_is() -> None:
+def test_a_head_is_trained_while_the_encoder_stays_as_it_is():
     model = model_of("absolute").float()
     before = {name: value.clone() for name, value in model.encoder.state_dict().items()}
     some, tokenizer = texts(32, 10), sample("absolute").tokenizer
@@ -133,6 +133,6 @@ def test_a_head_is_trained_while_the_encoder_stays_as_it_is() -> None:
     assert not any(parameter.requires_grad for parameter in trained.parameters())
 
 
-def test_without_text_one_is_asked_for() -> None:
+def test_without_text_one_is_asked_for():
     with pytest.raises(RelposError, match="text=FILE"):
         drawn(Attention(), [Sample(Network("x", Path(), Path()))])

@@ -7,7 +7,6 @@ import torch
 from relpos.analysis.shuffle_gap import ALL, MIRROR, MIRRORED, gaps, shuffled
 from relpos.data.objective import IGNORED, Masked
 from relpos.data.shuffle import masked_batches
-from relpos.data.store import Store
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.measures.kinds.masking import RATES
@@ -23,9 +22,7 @@ def network(tokenizer: Tokenizer, position: str) -> MaskedLM:
 
 @pytest.mark.parametrize("packing", ["pair", "document"])
 @pytest.mark.parametrize("position", ["none", "alibi", "fire", "kerple", "kerple_power"])
-def test_the_gap_of_distances_alone_is_zero(
-    tokenizer: Tokenizer, store: Store, position: str, packing: str
-) -> None:
+def test_the_gap_of_distances_alone_is_zero(tokenizer, store, position, packing):
     found = gaps(network(tokenizer, position), store.examples("heldout", packing, 64, 40), MIRRORED)
     assert abs(found.gaps[MIRROR]) < SAME  # tables take such rows for constant
     assert abs(found.differences[MIRROR]).max() <= 1e-4
@@ -33,21 +30,19 @@ def test_the_gap_of_distances_alone_is_zero(
 
 
 @pytest.mark.parametrize("position", ["absolute", "fixed", "rope", "t5"])
-def test_that_of_directions_is_not(tokenizer: Tokenizer, store: Store, position: str) -> None:
+def test_that_of_directions_is_not(tokenizer, store, position):
     found = gaps(network(tokenizer, position), store.examples("heldout", "pair", 64, 40), MIRRORED)
     assert abs(found.differences[MIRROR]).max() > 0.05
 
 
-def test_distance_is_order_but_no_direction(tokenizer: Tokenizer, store: Store) -> None:
+def test_distance_is_order_but_no_direction(tokenizer, store):
     changes = {ALL: shuffled(Words(tokenizer))[ALL]} | MIRRORED
     found = gaps(network(tokenizer, "alibi"), store.examples("heldout", "pair", 64, 40), changes)
     assert abs(found.differences[ALL]).max() > 0.02
     assert abs(found.differences[MIRROR]).max() < 1e-4
 
 
-def test_fifteen_per_cent_are_the_shuffle_gap_and_the_mirror_gap(
-    tokenizer: Tokenizer, store: Store
-) -> None:
+def test_fifteen_per_cent_are_the_shuffle_gap_and_the_mirror_gap(tokenizer, store):
     model = network(tokenizer, "absolute")
     examples, changes = (
         store.examples("heldout", "pair", 64, 12),
@@ -60,7 +55,7 @@ def test_fifteen_per_cent_are_the_shuffle_gap_and_the_mirror_gap(
     assert (found.loss, found.gaps) == (expected.loss, expected.gaps)
 
 
-def test_without_positions_there_is_no_gap_at_any_rate(tokenizer: Tokenizer, store: Store) -> None:
+def test_without_positions_there_is_no_gap_at_any_rate(tokenizer, store):
     model = network(tokenizer, "none")
     examples, changes = (
         store.examples("heldout", "pair", 64, 12),
@@ -72,9 +67,7 @@ def test_without_positions_there_is_no_gap_at_any_rate(tokenizer: Tokenizer, sto
         assert max(abs(gap) for gap in found.gaps.values()) <= 1e-5
 
 
-def test_what_is_masked_at_one_rate_is_masked_at_a_higher_one(
-    tokenizer: Tokenizer, store: Store
-) -> None:
+def test_what_is_masked_at_one_rate_is_masked_at_a_higher_one(tokenizer, store):
     examples = store.examples("heldout", "pair", 64, 40)
     fewer, more = (
         next(masked_batches(examples, tokenizer.size, 2048, Masked(rate, rate)))[0]

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from relpos.data.objective import IGNORED
-from relpos.data.store import Store
 from relpos.data.tokenizer import CLS, OURS, SEP
 from relpos.errors import RelposError
 from relpos.measures.kinds.lengths import heldout_texts, heldout_windows
@@ -41,14 +40,14 @@ def predicted(texts: Any, length: int) -> list[int]:
     ]
 
 
-def test_every_length_predicts_the_same_tokens() -> None:
+def test_every_length_predicts_the_same_tokens():
     texts = heldout_texts(made_store([500, 300, 700], [1, 0, 1]), 66, 10_000)
     targets = predicted(texts, 66)
     assert len(targets) > 100
     assert all(predicted(texts, length) == targets for length in (8, 17, 34))
 
 
-def test_a_window_is_whole_and_framed() -> None:
+def test_a_window_is_whole_and_framed():
     texts = heldout_texts(made_store([200], [1]), 34, 10_000)
     for batch in heldout_windows(texts, 34):
         for ids, real in zip(batch.input_ids, batch.attention_mask, strict=True):
@@ -58,28 +57,28 @@ def test_a_window_is_whole_and_framed() -> None:
             assert not ids[end + 1 :].any()
 
 
-def test_text_of_training_is_not_read_and_short_documents_are_left_out() -> None:
+def test_text_of_training_is_not_read_and_short_documents_are_left_out():
     made = made_store([100, 100, 20], [0, 1, 1])
     [(ids, labels)] = heldout_texts(made, 34, 10_000)
     text = torch.where(labels == IGNORED, ids, labels)
     assert text.tolist() == list(range(105, 105 + 96))  # three windows of 32
 
 
-def test_the_text_asked_for_is_spread_over_documents() -> None:
+def test_the_text_asked_for_is_spread_over_documents():
     texts = heldout_texts(made_store([640] * 10, [1] * 10), 66, 640)
     assert sum(len(ids) for ids, _ in texts) == pytest.approx(640, abs=64)
     texts = heldout_texts(made_store([640] * 10, [1] * 10), 66, 1280)
     assert len(texts) == 2
 
 
-def test_no_document_is_long_enough() -> None:
+def test_no_document_is_long_enough():
     with pytest.raises(
         RelposError, match="lengths=128: the longest held-out document has 60 tokens"
     ):
         heldout_texts(made_store([60, 500], [1, 0]), 128, 1000)
 
 
-def test_a_store_on_disk(store: Store) -> None:
+def test_a_store_on_disk(store):
     texts = heldout_texts(store, 64, 2000)
     assert sum(len(ids) for ids, _ in texts) >= 1900
     assert predicted(texts, 64) == predicted(texts, 20)

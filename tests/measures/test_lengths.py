@@ -30,7 +30,7 @@ def texts(count: int = 2, tokens: int = 56) -> list[Text]:
     return list(zip(*drawn, strict=True))
 
 
-def test_without_neighbours_that_matter_the_length_does_not_matter() -> None:
+def test_without_neighbours_that_matter_the_length_does_not_matter():
     """A position scheme that sees nothing but itself, in a network without attention to others."""
     model = model_of("none").eval()
     with torch.no_grad():
@@ -40,7 +40,7 @@ def test_without_neighbours_that_matter_the_length_does_not_matter() -> None:
     assert losses == pytest.approx([losses[0]] * 3, rel=1e-9)
 
 
-def test_the_loss_is_that_of_the_model_on_the_window() -> None:
+def test_the_loss_is_that_of_the_model_on_the_window():
     model, [(text, labels)] = model_of("tisa").eval(), texts(1, 30)
     ids = torch.cat((torch.tensor([2]), text, torch.tensor([3])))[None]
     targets = torch.cat((torch.tensor([-100]), labels, torch.tensor([-100])))[None]
@@ -50,7 +50,7 @@ def test_the_loss_is_that_of_the_model_on_the_window() -> None:
     assert found["predicted"] == 30
 
 
-def test_a_scheme_with_a_table_says_so_and_the_others_go_on() -> None:
+def test_a_scheme_with_a_table_says_so_and_the_others_go_on():
     table, tisa = (
         [loss_by_length(model_of(name), texts(), n, "fp32") for n in (8, 16, 58)]
         for name in ("absolute", "tisa")
@@ -63,7 +63,7 @@ def test_a_scheme_with_a_table_says_so_and_the_others_go_on() -> None:
     assert not any("refused" in row for row in tisa)
 
 
-def test_curves_end_where_a_scheme_ends() -> None:
+def test_curves_end_where_a_scheme_ends():
     points: dict[str, Any] = {"8": {"loss": 1.0}, "16": {"refused": "too long"}}
     networks = [
         Measured("absolute", {"lengths": points, "trained": 8}),
@@ -80,7 +80,7 @@ def test_curves_end_where_a_scheme_ends() -> None:
     assert [line.get_marker() for line in drawing.figure.axes[0].lines].count("x") == 1
 
 
-def test_the_command_writes_numbers_and_a_figure(toy_runs: Path) -> None:
+def test_the_command_writes_numbers_and_a_figure(toy_runs):
     runs = [
         relpos.run(relpos.compose("pretrain", [*TINY, f"position={name}"])).path
         for name in ("tisa", "absolute")
@@ -103,9 +103,7 @@ def test_the_command_writes_numbers_and_a_figure(toy_runs: Path) -> None:
             called("analyze", [*named, f"kind.lengths={lengths}"])
 
 
-def test_what_is_measured_anew_is_kept_with_the_results_of_other_measures(
-    prepared: Path, tmp_path: Path
-) -> None:
+def test_what_is_measured_anew_is_kept_with_the_results_of_other_measures(prepared, tmp_path):
     [run] = pretrained(
         prepared, tmp_path, {"absolute": ["position=absolute", "packing=document"]}
     ).values()

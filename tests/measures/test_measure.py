@@ -66,11 +66,8 @@ def pretraining(root: Path) -> Path:
 
 @pytest.mark.usefixtures("width")
 def test_a_new_file_is_a_measure_of_relpos_order_and_a_column_of_tables(
-    trained: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    trained, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("RELPOS_RUNS", str(trained))
     run = pretraining(trained)
     assert main(["order", f"network={run}", "measure=[width]"]) == 0
@@ -96,7 +93,7 @@ def test_a_new_file_is_a_measure_of_relpos_order_and_a_column_of_tables(
     ).read_text(encoding="utf-8")
 
 
-def test_the_measures_are_the_files_of_the_folder_in_their_order() -> None:
+def test_the_measures_are_the_files_of_the_folder_in_their_order():
     names = [measure.name for measure in measures()]
     assert names[:4] == ["shuffle", "mirror", "pairs", "attention"]
     assert sorted(names) == sorted(path.stem for path in Path(kinds.__path__[0]).glob("[!_]*.py"))
@@ -104,8 +101,8 @@ def test_the_measures_are_the_files_of_the_folder_in_their_order() -> None:
 
 @pytest.mark.parametrize("name", ["shuffle", "mirror", "masking"])
 def test_a_column_is_the_mean_of_its_parts_which_are_kept_and_not_shown(
-    name: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    name, trained, tmp_path, monkeypatch
+):
     monkeypatch.setenv("RELPOS_RUNS", str(trained))
     run, [measure] = shutil.copytree(pretraining(trained), tmp_path / "run"), chosen([name])
     shown = relpos.order(run, overrides=[f"measure={name}", "examples=20", "threads=1"])
@@ -125,8 +122,8 @@ def test_a_column_is_the_mean_of_its_parts_which_are_kept_and_not_shown(
 
 @pytest.mark.parametrize(("share", "digest"), [(100, "51a98799"), (50, "9e57d874")])
 def test_results_that_earlier_code_kept_are_taken_over_and_counted_once(
-    trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, share: int, digest: str
-) -> None:
+    trained, monkeypatch, tmp_path, share, digest
+):
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
     monkeypatch.setattr(Sample, "model", property(lambda _: pytest.fail("measured again")))
     run = shutil.copytree(pretraining(trained), tmp_path / pretraining(trained).name)
@@ -148,9 +145,7 @@ def test_results_that_earlier_code_kept_are_taken_over_and_counted_once(
     assert len(list((tmp_path / "order").glob("shuffle-*/results.json"))) == 1
 
 
-def test_the_course_shows_kept_results_of_snapshots_without_weights(
-    trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_course_shows_kept_results_of_snapshots_without_weights(trained, monkeypatch, tmp_path):
     asked = ["measure=pairs", "pairs.limit=2", "curves=true"]
     monkeypatch.setenv("RELPOS_RUNS", str(trained))
     before = relpos.order(pretraining(trained), overrides=asked)["snapshots"]
@@ -163,8 +158,8 @@ def test_the_course_shows_kept_results_of_snapshots_without_weights(
 
 
 def test_a_snapshot_without_weights_is_left_out_where_nothing_of_it_is_kept(
-    trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    trained, monkeypatch, tmp_path
+):
     monkeypatch.setenv("RELPOS_RUNS", str(trained))
     run = shutil.copytree(pretraining(trained), tmp_path / pretraining(trained).name)
     (run / "snapshots" / "50.safetensors").unlink()
@@ -176,9 +171,7 @@ def test_a_snapshot_without_weights_is_left_out_where_nothing_of_it_is_kept(
     )
 
 
-def test_a_snapshot_has_no_course_and_none_of_the_last_losses(
-    trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_snapshot_has_no_course_and_none_of_the_last_losses(trained, monkeypatch, tmp_path):
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
     run, asked = pretraining(trained), chosen(["attention"])
     monkeypatch.setattr(type(asked[0]), "measure", lambda *_: {"attention": {}})

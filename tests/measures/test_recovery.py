@@ -54,7 +54,7 @@ def model() -> MaskedLM:
     return train_head(encoder, counting(64), TOKENIZER, epochs=30, rows=32, lr=0.05)
 
 
-def test_what_is_regained_has_an_interval_around_it(model: MaskedLM) -> None:
+def test_what_is_regained_has_an_interval_around_it(model):
     intact, removed, *_, regained = compared(variants(model, 14, [1], 1), *masked(40))
     assert removed["loss"] > intact["loss"] + 0.5
     assert removed["output_recovered"] is None
@@ -68,7 +68,7 @@ def test_what_is_regained_has_an_interval_around_it(model: MaskedLM) -> None:
     )
 
 
-def test_the_intact_network_regains_everything(model: MaskedLM) -> None:
+def test_the_intact_network_regains_everything(model):
     (intact, removed), texts = list(variants(model, 14, [1], 0))[:2], masked(20)
     *_, again = compared([intact, removed, ("again", model)], *texts)
     assert (again["loss_recovered"], again["output_distance"], again["output_recovered"]) == (
@@ -79,7 +79,7 @@ def test_the_intact_network_regains_everything(model: MaskedLM) -> None:
 
 
 @torch.no_grad()
-def test_distances_are_those_of_plain_loops(model: MaskedLM) -> None:
+def test_distances_are_those_of_plain_loops(model):
     texts, other = masked(20), with_random_tisa(model, 2, 0)
     outputs = [[network.encoder(ids) for ids, _ in texts[0]] for network in (model, other)]
     pairs = [(token, place, two) for one, many in zip(*outputs, strict=True) for row, moved in zip(one, many, strict=True)
@@ -98,7 +98,7 @@ def test_distances_are_those_of_plain_loops(model: MaskedLM) -> None:
     assert measured["cls_distance"] != pytest.approx(measured["output_distance"], rel=0.01)
 
 
-def test_losses_of_texts_add_up_to_that_of_the_network(model: MaskedLM) -> None:
+def test_losses_of_texts_add_up_to_that_of_the_network(model):
     texts, shuffled = masked(20)
     total = sum(float(model.loss_sum(ids, labels)[0]) for ids, labels in texts)
     assert passed(model, texts)[0].sum() == pytest.approx(total, rel=1e-5)
@@ -109,27 +109,25 @@ def test_losses_of_texts_add_up_to_that_of_the_network(model: MaskedLM) -> None:
     assert predicted == moved  # the same tokens, in another order
 
 
-def test_an_interval_is_paired_by_text() -> None:
+def test_an_interval_is_paired_by_text():
     lost = np.random.default_rng(0).uniform(1, 9, 60)
     noise = np.random.default_rng(1).normal(0, 0.05, 60)
     low, high = share_interval(0.5 * lost + noise, lost) or (0.0, 1.0)
     assert 0.49 < low < 0.5 * lost.sum() / lost.sum() + noise.sum() / lost.sum() < high < 0.51
 
 
-def test_a_share_of_what_may_be_nothing_has_no_interval() -> None:
+def test_a_share_of_what_may_be_nothing_has_no_interval():
     lost = np.random.default_rng(0).normal(0, 1, 20)
     assert share_interval(0.5 * lost + 1, lost) is None
 
 
-def test_the_network_that_is_given_stays_as_it_is(model: MaskedLM) -> None:
+def test_the_network_that_is_given_stays_as_it_is(model):
     before = {name: value.clone() for name, value in model.state_dict().items()}
     list(compared(variants(model, 14, [2], 1), *masked(4)))
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
-def test_a_single_text_has_no_interval_and_none_without_masked_tokens_is_measured(
-    model: MaskedLM,
-) -> None:
+def test_a_single_text_has_no_interval_and_none_without_masked_tokens_is_measured(model):
     assert share_interval(np.array([1.0]), np.array([2.0])) is None
     [unmasked] = masked_texts(counting(1)[:, :1], TOKENIZER, HELDOUT_SEED)
     with pytest.raises(RelposError, match="no token of the held-out texts is masked"):

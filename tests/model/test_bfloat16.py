@@ -20,7 +20,7 @@ SIZE = {
 
 
 @pytest.mark.parametrize("name", sampled(POSITIONS))
-def test_rounded_weights_change_a_scheme_by_rounding_alone(name: str) -> None:
+def test_rounded_weights_change_a_scheme_by_rounding_alone(name):
     rounded = model_of(name, spread=0.05, **SIZE).float().bfloat16().eval()
     same_weights = copy.deepcopy(rounded).float()
     ids = torch.randint(5, VOCABULARY, (2, 200), generator=torch.Generator().manual_seed(0))
@@ -30,7 +30,7 @@ def test_rounded_weights_change_a_scheme_by_rounding_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "rope", "alibi", "tisa", "kerple", "kerple_power"])
-def test_numbers_that_are_functions_of_the_place_are_not_rounded_before(name: str) -> None:
+def test_numbers_that_are_functions_of_the_place_are_not_rounded_before(name):
     position = model_of(name, **SIZE).float().bfloat16().encoder.position
     exact = copy.deepcopy(position).double()
     with torch.no_grad():
@@ -52,16 +52,14 @@ def filled(name: str, dtype: torch.dtype) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize(("name", "number"), [("alibi", 0), ("cope", 2), ("fox", 1), ("pope", 3)])
-def test_biases_sums_and_lengths_are_no_coarser_than_float32(
-    name: str, number: int, dtype: torch.dtype
-) -> None:
+def test_biases_sums_and_lengths_are_no_coarser_than_float32(name, number, dtype):
     assert filled(name, dtype)[number].dtype == torch.promote_types(dtype, torch.float32)
 
 
-def test_angles_are_float32_where_the_input_is_bfloat16() -> None:
+def test_angles_are_float32_where_the_input_is_bfloat16():
     scheme, seen = preset("position", "selective_rope")(SHAPE).bfloat16(), given(SHAPE, 1, 7)
     assert scheme.see(1, seen._replace(x=seen.x.bfloat16()), None).dtype == torch.float32
 
 
-def test_values_keep_the_format_of_queries_that_get_another() -> None:
+def test_values_keep_the_format_of_queries_that_get_another():
     assert filled("pope", torch.bfloat16)[-1].dtype == torch.bfloat16

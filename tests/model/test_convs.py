@@ -35,7 +35,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 
 @EVERY_OPTION
-def test_outputs_and_gradients_of_convolutions_equal_the_loops(conv: Any) -> None:
+def test_outputs_and_gradients_of_convolutions_equal_the_loops(conv):
     """Two passes through one layer; the laws hold for layers of their own."""
     encoder = network(NoPosition, conv, share_layers=True).eval().encoder
     check_loops(
@@ -44,7 +44,7 @@ def test_outputs_and_gradients_of_convolutions_equal_the_loops(conv: Any) -> Non
 
 
 @EVERY_OPTION
-def test_padding_is_invisible_to_convolutions(conv: Any) -> None:
+def test_padding_is_invisible_to_convolutions(conv):
     model = network(NoPosition, conv).eval()
     ids, mask = batch(n=8)  # row 1 has 5 real tokens
     expected = model.encoder(ids[1:, :5])[0]
@@ -53,7 +53,7 @@ def test_padding_is_invisible_to_convolutions(conv: Any) -> None:
     torch.testing.assert_close(model.encoder(other, mask)[1, :5], expected, atol=1e-11, rtol=1e-9)
 
 
-def test_a_row_of_nothing_but_padding_is_finite() -> None:
+def test_a_row_of_nothing_but_padding_is_finite():
     for conv in CONVS:
         ids, mask = batch()
         mask[0] = 0
@@ -67,7 +67,7 @@ def test_a_row_of_nothing_but_padding_is_finite() -> None:
 
 @pytest.mark.parametrize(("n", "k"), [(7, 2), (1, 3), (3, 4), (12, 0), (40, 8)])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_depthwise_equals_conv1d_with_gradients(n: int, k: int, dtype: torch.dtype) -> None:
+def test_depthwise_equals_conv1d_with_gradients(n, k, dtype):
     values = [
         x.to(dtype).requires_grad_()
         for x in (normal(3, 6, n), normal(6, 2 * k + 1), normal(6), normal(6, 2 * k + 1, seed=1))
@@ -85,7 +85,7 @@ def test_depthwise_equals_conv1d_with_gradients(n: int, k: int, dtype: torch.dty
 
 
 @pytest.mark.parametrize("conv", CONVS)
-def test_bfloat16_is_close_to_float32(conv: str) -> None:
+def test_bfloat16_is_close_to_float32(conv):
     model = model_of("none", conv, spread=0.05).float().eval()
     ids, mask = batch()
     expected = model(ids, mask)
@@ -105,14 +105,14 @@ def shifted(v: Tensor, mask: Tensor) -> Tensor:
 MASK = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
 
 
-def test_depthwise_reads_the_next_token() -> None:
+def test_depthwise_reads_the_next_token():
     conv, v = made(DEPTHWISE), normal(2, 6, SHAPE.hidden)
     with torch.no_grad():
         conv.values.weight[:, 3] = 1
     assert torch.equal(conv.after(v, MASK), shifted(v, MASK))
 
 
-def test_convolved_projections_read_the_next_token_in_the_first_heads() -> None:
+def test_convolved_projections_read_the_next_token_in_the_first_heads():
     conv, x = made(partial(ConvQKV, k=2)), normal(2, 6, SHAPE.hidden)
     with torch.no_grad():
         for part in conv.convolutions.values():
@@ -125,7 +125,7 @@ def test_convolved_projections_read_the_next_token_in_the_first_heads() -> None:
 
 
 @pytest.mark.parametrize("kind", [LightConv, DynamicConv])
-def test_weights_of_a_window_read_the_next_token(kind: Any) -> None:
+def test_weights_of_a_window_read_the_next_token(kind):
     conv = made(partial(kind, k=2))
     v = normal(2, SHAPE.heads, 6, SHAPE.head_dim).abs() + 0.5
     with torch.no_grad():
@@ -140,7 +140,7 @@ def test_weights_of_a_window_read_the_next_token(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kernel_from", ["query", "key"])
-def test_convbert_reads_the_next_token(kernel_from: str) -> None:
+def test_convbert_reads_the_next_token(kernel_from):
     conv = made(partial(ConvBert, width=5, kernel_from=kernel_from, edges="zero"))
     x, v = normal(2, 6, SHAPE.hidden), normal(2, 1, 6, SHAPE.head_dim)
     with torch.no_grad():
@@ -153,7 +153,7 @@ def test_convbert_reads_the_next_token(kernel_from: str) -> None:
 
 
 @pytest.mark.parametrize("conv", ["depthwise", "value"])
-def test_rows_are_paired(conv: str) -> None:
+def test_rows_are_paired(conv):
     """A scheme leaves the convolution's start as it is, the convolution the scheme's, and both all
     else; layers differ."""
 
@@ -173,7 +173,7 @@ def test_rows_are_paired(conv: str) -> None:
 
 
 @pytest.mark.parametrize("conv", ["lightconv", "dynamicconv", "convbert"])
-def test_dropout_falls_on_the_weights_of_the_window(conv: str) -> None:
+def test_dropout_falls_on_the_weights_of_the_window(conv):
     model = model_of("none", conv, dropout=0.0, attention_dropout=0.5).train()
     ids, mask = batch()
     found = []

@@ -29,7 +29,7 @@ def keep(
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-def test_the_rate_is_the_one_asked_for(p: float) -> None:
+def test_the_rate_is_the_one_asked_for(p):
     assert abs(float(keep((1_000, 9, 111), p).double().mean()) - (1 - p)) < 0.002
     assert rescale(p) == pytest.approx(1 / (1 - p), rel=1e-3)
 
@@ -41,7 +41,7 @@ LEAST = 0.005
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_neighbours_along_every_axis_are_independent(shape: tuple[int, ...]) -> None:
+def test_neighbours_along_every_axis_are_independent(shape):
     x = 2 * keep(shape).double() - 1
     for axis, size in enumerate(shape):
         for distance in (1, 2, 3, 4, 8, 32):
@@ -56,36 +56,36 @@ def test_neighbours_along_every_axis_are_independent(shape: tuple[int, ...]) -> 
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_places_are_independent(shape: tuple[int, ...]) -> None:
+def test_places_are_independent(shape):
     x, y = (2 * keep(shape, key=key).double() - 1 for key in (1, 2))
     assert abs(float((x * y).mean())) < LEAST
     assert abs(float((x * y)[:, 1:].mul((x * y)[:, :-1]).mean())) < LEAST
 
 
-def test_each_lane_has_the_rate() -> None:
+def test_each_lane_has_the_rate():
     x = keep((64, 128, 128), 0.1).double()
     assert all(abs(float(x[..., lane::4].mean()) - 0.9) < 0.003 for lane in range(4))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_every_number_format_has_the_same_mask(dtype: torch.dtype) -> None:
+def test_every_number_format_has_the_same_mask(dtype):
     x = torch.full((7, 11), -3.0, dtype=dtype)
     expected = keep((7, 11), 0.3, 4)
     assert torch.equal(zero_dropped(x, keep_bits(x.shape, Draw(0.3, 4), CPU)) != 0, expected)
     assert torch.equal(drop(x, (0.3, 4)) != 0, expected)
 
 
-def test_gradient_is_the_mask() -> None:
+def test_gradient_is_the_mask():
     x = torch.arange(30.0, dtype=torch.float64).view(5, 6).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: drop(x, (0.4, 8)), x)
 
 
-def test_padding_touches_nothing() -> None:
+def test_padding_touches_nothing():
     assert torch.equal(keep((2, 40, 6))[:, :9], keep((2, 9, 6)))
     assert torch.equal(keep((2, 3, 40, 40))[..., :9, :9], keep((2, 3, 9, 9)))
 
 
-def test_an_example_keeps_its_mask_in_any_batch() -> None:
+def test_an_example_keeps_its_mask_in_any_batch():
     together = keep((3, 2, 9, 9), examples=[7, 11, 5])
     assert torch.equal(together[[2, 0]], keep((2, 2, 9, 9), examples=[5, 7]))
     assert not torch.equal(together[0], together[1])
@@ -93,7 +93,7 @@ def test_an_example_keeps_its_mask_in_any_batch() -> None:
     assert torch.equal(keep((3, 6), examples=[7, 11, 5])[1:2], keep((1, 6), examples=[11]))
 
 
-def test_without_names_the_rows_are_the_examples() -> None:
+def test_without_names_the_rows_are_the_examples():
     assert torch.equal(keep((3, 9, 6)), keep((3, 9, 6), examples=[0, 1, 2]))
 
 
@@ -106,7 +106,7 @@ def loss(seed: int | None, kernel: str = "auto") -> Tensor:
     return model.loss(ids, ids, mask)
 
 
-def test_the_forward_pass_is_a_function_of_the_seed() -> None:
+def test_the_forward_pass_is_a_function_of_the_seed():
     a = loss(3)
     state = torch.get_rng_state()
     torch.manual_seed(99)
@@ -115,7 +115,7 @@ def test_the_forward_pass_is_a_function_of_the_seed() -> None:
     torch.set_rng_state(state)
 
 
-def test_torchs_generator_is_left_alone() -> None:
+def test_torchs_generator_is_left_alone():
     model = model_of("composite").train()
     seed_dropout(model, 1)
     state = torch.get_rng_state()
@@ -123,11 +123,11 @@ def test_torchs_generator_is_left_alone() -> None:
     assert torch.equal(state, torch.get_rng_state())
 
 
-def test_every_kernel_drops_the_same() -> None:
+def test_every_kernel_drops_the_same():
     torch.testing.assert_close(loss(3, "eager"), loss(3, "fused"), atol=1e-11, rtol=1e-9)
 
 
-def test_without_a_seed_torchs_generator_decides() -> None:
+def test_without_a_seed_torchs_generator_decides():
     place = Dropout(0.5)
     torch.manual_seed(0)
     a, b = place(torch.ones(2, 50)), place(torch.ones(2, 50))
@@ -136,7 +136,7 @@ def test_without_a_seed_torchs_generator_decides() -> None:
     assert not torch.equal(a, b)
 
 
-def test_every_place_and_pass_has_its_own_mask() -> None:
+def test_every_place_and_pass_has_its_own_mask():
     model = model_of("composite", share_layers=True).train()
     seed_dropout(model, 1)
     places = [part for part in model.modules() if isinstance(part, Dropout)]
@@ -144,11 +144,11 @@ def test_every_place_and_pass_has_its_own_mask() -> None:
     assert len(keys) == 3 * len(places) == 12
 
 
-def test_seeding_reaches_the_classifier() -> None:
+def test_seeding_reaches_the_classifier():
     classifier = Classifier(model_of("composite").encoder, 3).double().train()
     seed_dropout(classifier, 5)
     assert torch.equal(classifier(batch()[0]), classifier(batch()[0]))
 
 
-def test_evaluation_drops_nothing() -> None:
+def test_evaluation_drops_nothing():
     assert Dropout(0.5).eval()(torch.ones(2, 25)).min() == 1

@@ -99,9 +99,7 @@ MASK = torch.tensor([[True] * N, [True, False, True, True, False]])
         *((NAMES, outside, causal) for outside in ("clamp", "zero") for causal in (False, True)),
     ],
 )
-def test_values_and_gradients_are_those_of_the_equation(
-    names: tuple[str, ...], outside: str, causal: bool
-) -> None:
+def test_values_and_gradients_are_those_of_the_equation(names, outside, causal):
     every = drawn()
     given = {name: every[name] for name in ("q", "k", "v", *names)}
     for mask in (None, MASK):
@@ -119,7 +117,7 @@ def test_values_and_gradients_are_those_of_the_equation(
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 2e-5), (torch.bfloat16, 0.1)])
-def test_other_number_formats_equal_float64(dtype: torch.dtype, close: float, causal: bool) -> None:
+def test_other_number_formats_equal_float64(dtype, close, causal):
     exact = {
         name: x.detach().to(dtype).double().requires_grad_() for name, x in drawn(n=40).items()
     }
@@ -136,7 +134,7 @@ def test_other_number_formats_equal_float64(dtype: torch.dtype, close: float, ca
         assert (mine.double() - other).abs().max() <= 5 * close * (1 + other.abs().max())
 
 
-def test_gradients_have_the_same_bits_each_time() -> None:
+def test_gradients_have_the_same_bits_each_time():
     given = drawn(torch.float32, n=40)
 
     def gradients() -> list[Tensor]:
@@ -151,19 +149,19 @@ def test_gradients_have_the_same_bits_each_time() -> None:
         assert all(torch.equal(mine, other) for mine, other in zip(gradients(), first, strict=True))
 
 
-def test_a_seed_decides_dropout() -> None:
+def test_a_seed_decides_dropout():
     given = drawn(torch.float32)
     assert torch.equal(call(given, dropout=0.5, seed=1), call(given, dropout=0.5, seed=1))
     assert not torch.equal(call(given, dropout=0.5, seed=1), call(given, dropout=0.5, seed=2))
     assert torch.equal(call(given, dropout=0.0), call(given))
 
 
-def test_the_terms_alone_make_the_scores() -> None:
+def test_the_terms_alone_make_the_scores():
     given = {name: x for name, x in drawn().items() if name in ("v", "offset")}
     assert (call(given) - looped(given, "clamp", None, False, 0.0)).abs().max() < 1e-10
 
 
-def test_the_scale_is_one_over_the_root_of_the_width() -> None:
+def test_the_scale_is_one_over_the_root_of_the_width():
     given = {name: x for name, x in drawn().items() if name in "qkv"}
     expected = torch.nn.functional.scaled_dot_product_attention(given["q"], given["k"], given["v"])
     assert (call(given) - expected).abs().max() < 1e-12
@@ -184,20 +182,20 @@ def test_the_scale_is_one_over_the_root_of_the_width() -> None:
         ({"mask": [[True] * 6] * 2}, "mask is of type list"),
     ],
 )
-def test_what_does_not_fit_is_named(change: dict[str, Any], said: str) -> None:
+def test_what_does_not_fit_is_named(change, said):
     x = torch.zeros(2, 3, 6, 4)
     with pytest.raises(RelposError) as caught:
         relpos.attention(**({"q": x, "k": x, "v": x} | change))
     assert said in str(caught.value)
 
 
-def test_autocast_in_float16_is_refused() -> None:
+def test_autocast_in_float16_is_refused():
     given = {name: x for name, x in drawn(torch.float32).items() if name in "qkv"}
     with torch.autocast("cpu", torch.float16), pytest.raises(RelposError, match="float16"):
         call(given, mask=MASK)
 
 
-def test_second_derivatives_are_refused_and_not_wrong() -> None:
+def test_second_derivatives_are_refused_and_not_wrong():
     given = {name: x for name, x in drawn().items() if name in "qkv"}
     (first,) = torch.autograd.grad(call(given).square().sum(), given["q"], create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
@@ -219,7 +217,7 @@ def of_tensors(given: dict[str, Tensor], **keys: Any) -> tuple[Any, tuple[Tensor
 
 
 @pytest.mark.parametrize("how", HOW, ids=str)
-def test_gradients_by_torch_func_are_those_of_backward(how: dict[str, Any]) -> None:
+def test_gradients_by_torch_func_are_those_of_backward(how):
     given = drawn()
     function, tensors = of_tensors(given, **how)
     found = torch.func.grad(
@@ -231,7 +229,7 @@ def test_gradients_by_torch_func_are_those_of_backward(how: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("how", HOW, ids=str)
-def test_derivatives_along_a_direction_are_those_of_differences(how: dict[str, Any]) -> None:
+def test_derivatives_along_a_direction_are_those_of_differences(how):
     function, tensors = of_tensors(drawn(), **how)
     directions = tuple(torch.randn_like(x) for x in tensors)
     _, found = torch.func.jvp(function, tensors, directions)
@@ -243,7 +241,7 @@ def test_derivatives_along_a_direction_are_those_of_differences(how: dict[str, A
 
 
 @pytest.mark.parametrize("how", HOW, ids=str)
-def test_a_batch_of_calls_is_each_of_them(how: dict[str, Any]) -> None:
+def test_a_batch_of_calls_is_each_of_them(how):
     function, tensors = of_tensors(drawn(), **how)
     batches = tuple(torch.stack((x, x * 0.5, x - 1)) for x in tensors)
     each = torch.stack([function(*(x[number] for x in batches)) for number in range(3)])
@@ -271,7 +269,7 @@ for how in ({}, {"causal": True}, {"mask": mask, "outside": "zero"}, {"dropout":
 
 
 @pytest.mark.full
-def test_a_compiler_sees_one_graph() -> None:
+def test_a_compiler_sees_one_graph():
     """In a process of its own: here annotations are checked, which a compiler would have to
     understand."""
     done = subprocess.run(
@@ -281,7 +279,7 @@ def test_a_compiler_sees_one_graph() -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_a_token_that_may_read_none_gets_zeros_and_gives_no_gradients(causal: bool) -> None:
+def test_a_token_that_may_read_none_gets_zeros_and_gives_no_gradients(causal):
     given, mask = drawn(), torch.tensor([[False] * N, [False, False, True, True, True]])
     y = call(given, mask=mask, causal=causal)
     y[0].sum().backward()

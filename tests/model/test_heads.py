@@ -13,14 +13,14 @@ from relpos.model.loss import tied_cross_entropy
 from schemes import SHAPE, VOCABULARY, batch, model_of
 
 
-def test_logits_equal_the_loops() -> None:
+def test_logits_equal_the_loops():
     model = model_of("composite").eval()
     ids, mask = batch(rows=1)
     hidden = model.encoder(ids, mask)[0, 4]
     torch.testing.assert_close(model(ids, mask)[0, 4], reference.logits(model, hidden))
 
 
-def test_loss_is_the_mean_over_the_chosen_tokens() -> None:
+def test_loss_is_the_mean_over_the_chosen_tokens():
     model = model_of("composite").eval()
     ids, mask = batch()
     labels = torch.full_like(ids, -100)
@@ -34,7 +34,7 @@ def test_loss_is_the_mean_over_the_chosen_tokens() -> None:
     assert int(right) == int((logits.argmax(-1) == labels).sum())
 
 
-def test_rows_may_count_by_weights() -> None:
+def test_rows_may_count_by_weights():
     ids, mask = batch()
     labels = torch.where(torch.arange(9) % 2 == 0, ids, torch.tensor(-100)).masked_fill(
         mask == 0, -100
@@ -62,7 +62,7 @@ def test_rows_may_count_by_weights() -> None:
     torch.testing.assert_close(*results)
 
 
-def test_gradients_equal_those_of_all_logits() -> None:
+def test_gradients_equal_those_of_all_logits():
     ids, mask = batch()
     labels = torch.where(torch.arange(9) % 2 == 0, ids, torch.tensor(-100))
     grads = []
@@ -75,7 +75,7 @@ def test_gradients_equal_those_of_all_logits() -> None:
     torch.testing.assert_close(*grads)
 
 
-def test_the_loss_of_many_rows_has_the_right_gradient() -> None:
+def test_the_loss_of_many_rows_has_the_right_gradient():
     x, words, bias = (
         torch.randn(*shape, dtype=torch.float64, requires_grad=True)
         for shape in ((130, 3), (7, 3), (7,))
@@ -89,19 +89,19 @@ def test_the_loss_of_many_rows_has_the_right_gradient() -> None:
 
 
 @pytest.mark.parametrize("size", [1e3, 1e5])
-def test_the_loss_survives_large_logits(size: float) -> None:
+def test_the_loss_survives_large_logits(size):
     x, words = torch.tensor([[size]], requires_grad=True), torch.tensor([[1.0], [-1.0]])
     total, right = tied_cross_entropy(x, words, torch.zeros(2), torch.tensor([1]))
     assert total.item() == pytest.approx(2 * size)
     assert int(right) == 0
 
 
-def test_the_word_table_is_tied() -> None:
+def test_the_word_table_is_tied():
     model = model_of("composite")
     assert sum(1 for p in model.parameters() if p.shape == (VOCABULARY, SHAPE.embedding)) == 1
 
 
-def test_the_classifier_reads_the_first_token_through_a_fresh_pooler() -> None:
+def test_the_classifier_reads_the_first_token_through_a_fresh_pooler():
     torch.manual_seed(0)
     classifier = Classifier(model_of("composite").encoder, 3).double().eval()
     ids, mask = batch()
@@ -113,7 +113,7 @@ def test_the_classifier_reads_the_first_token_through_a_fresh_pooler() -> None:
 
 
 @pytest.mark.parametrize("kind", ["mean", "jiant_mean"])
-def test_a_row_of_padding_has_the_mean_zero(kind: ClassifierKind) -> None:
+def test_a_row_of_padding_has_the_mean_zero(kind):
     classifier = Classifier(model_of("composite").encoder, 3, kind=kind).double().eval()
     ids, mask = torch.ones(2, 5, dtype=torch.long), torch.tensor([[1, 1, 1, 0, 0], [0] * 5])
     logits = classifier(ids, mask)
@@ -126,7 +126,7 @@ def test_a_row_of_padding_has_the_mean_zero(kind: ClassifierKind) -> None:
     assert all(p.grad is None or p.grad.isfinite().all() for p in classifier.parameters())
 
 
-def test_a_classifier_of_the_mean_reads_all_real_tokens_and_no_padding() -> None:
+def test_a_classifier_of_the_mean_reads_all_real_tokens_and_no_padding():
     torch.manual_seed(0)
     classifier = Classifier(model_of("composite").encoder, 3, kind="mean").double().eval()
     ids, mask = batch()
@@ -148,7 +148,7 @@ def test_a_classifier_of_the_mean_reads_all_real_tokens_and_no_padding() -> None
     assert {kind for kind, head in heads.items() if head.dense} == {"jiant", "jiant_mean"}
 
 
-def test_a_likely_target_has_a_gradient_in_bfloat16() -> None:
+def test_a_likely_target_has_a_gradient_in_bfloat16():
     x = torch.tensor([[7.0]], requires_grad=True)
     words = torch.tensor([[1.0], [0.0]])
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -72,7 +72,7 @@ def _planted(tmp_path: Path, place: Path) -> None:
     evil.rename(place / f"{stem}-{kept._checksum(evil.read_bytes())}.so")
 
 
-def test_what_this_user_planted_runs(tmp_path: Path) -> None:
+def test_what_this_user_planted_runs(tmp_path):
     """Else the other tests would show nothing."""
     _planted(tmp_path, tmp_path / "relpos")
     assert _loaded()
@@ -82,9 +82,7 @@ def test_what_this_user_planted_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("build", [True, False])
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702, 0o1777])
-def test_a_folder_that_others_may_write_to_is_not_used(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: int, build: bool
-) -> None:
+def test_a_folder_that_others_may_write_to_is_not_used(tmp_path, capsys, mode, build):
     _planted(tmp_path, tmp_path / "relpos")
     (tmp_path / "relpos").chmod(mode)
     assert bool(_loaded(build)) is build
@@ -103,9 +101,7 @@ def test_a_folder_that_others_may_write_to_is_not_used(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_folder_of_another_user_is_not_used(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_of_another_user_is_not_used(tmp_path, capsys):
     _planted(tmp_path, tmp_path / "relpos")
     os.chown(tmp_path / "relpos", 12345, 12345)
     assert _loaded()
@@ -116,7 +112,7 @@ def test_a_folder_of_another_user_is_not_used(
     )
 
 
-def test_a_link_to_a_folder_is_not_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_link_to_a_folder_is_not_used(tmp_path, capsys):
     _planted(tmp_path, tmp_path / "elsewhere")
     (tmp_path / "relpos").symlink_to(tmp_path / "elsewhere")
     assert _loaded()
@@ -127,9 +123,7 @@ def test_a_link_to_a_folder_is_not_used(tmp_path: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     "fault", ["a link", "can be written by other users", "belongs to another user", "is no file"]
 )
-def test_a_file_that_others_may_have_made_is_removed_and_compiled_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: str
-) -> None:
+def test_a_file_that_others_may_have_made_is_removed_and_compiled_again(tmp_path, capsys, fault):
     _planted(tmp_path, tmp_path / "relpos")
     (file,) = (tmp_path / "relpos").iterdir()
     if fault == "a link":
@@ -155,9 +149,7 @@ def test_a_file_that_others_may_have_made_is_removed_and_compiled_again(
 
 
 @pytest.mark.parametrize("size", [0, 100, -1])
-def test_a_truncated_file_is_compiled_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], size: int
-) -> None:
+def test_a_truncated_file_is_compiled_again(tmp_path, capsys, size):
     file = _kept(tmp_path)
     content = file.read_bytes()
     file.write_bytes(content[:size])
@@ -169,19 +161,19 @@ def test_a_truncated_file_is_compiled_again(
     assert (file.read_bytes(), _times_built(tmp_path)) == (content, 2)
 
 
-def test_a_damaged_file_is_not_loaded_where_nothing_is_to_be_compiled(tmp_path: Path) -> None:
+def test_a_damaged_file_is_not_loaded_where_nothing_is_to_be_compiled(tmp_path):
     file = _kept(tmp_path)
     file.write_bytes(b"")
     assert _loaded(build=False) is None
     assert not file.exists()
 
 
-def test_folder_and_file_are_for_this_user_alone(tmp_path: Path) -> None:
+def test_folder_and_file_are_for_this_user_alone(tmp_path):
     file = _kept(tmp_path)
     assert [path.stat().st_mode & 0o777 for path in (file.parent, file)] == [0o700, 0o600]
 
 
-def test_a_folder_that_others_could_read_is_kept(tmp_path: Path) -> None:
+def test_a_folder_that_others_could_read_is_kept(tmp_path):
     file = _kept(tmp_path)
     file.parent.chmod(0o755)
     assert _loaded()
@@ -189,15 +181,13 @@ def test_a_folder_that_others_could_read_is_kept(tmp_path: Path) -> None:
     assert file.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_cache_that_cannot_be_made_is_told_and_training_compiles(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cache_that_cannot_be_made_is_told_and_training_compiles(tmp_path, capsys):
     (tmp_path / "relpos").write_text("a file where the folder should be")
     assert _loaded()
     assert "cannot be kept: " in capsys.readouterr().err
 
 
-def test_the_library_is_built_once_and_only_for_training(tmp_path: Path) -> None:
+def test_the_library_is_built_once_and_only_for_training(tmp_path):
     assert _loaded(build=False) is None
     assert not (tmp_path / "relpos").exists()
     assert library.load(build=True)  # in the same process

@@ -120,7 +120,7 @@ def serving(name: str, **keys: Any) -> list[str]:
     ]
 
 
-def test_discovery_finds_the_presets() -> None:
+def test_discovery_finds_the_presets():
     assert {
         "absolute",
         "composite",
@@ -143,18 +143,18 @@ def equal_the_loops(*models: MaskedLM, gradients: bool = True) -> None:
 
 
 @pytest.mark.parametrize(("name", "keys"), cases("position", POSITIONS))
-def test_definition_outputs_and_gradients_equal_the_loops(name: str, keys: dict[str, Any]) -> None:
+def test_definition_outputs_and_gradients_equal_the_loops(name, keys):
     kernels = serving(name, **keys) if FULL or name in SAMPLE else ["eager"]
     equal_the_loops(*(model_of(name, kernel=kernel, **keys) for kernel in kernels))
 
 
 @pytest.mark.parametrize(("conv", "keys"), cases("conv", CONVS))
-def test_definition_of_the_convolutions(conv: str, keys: dict[str, Any]) -> None:
+def test_definition_of_the_convolutions(conv, keys):
     equal_the_loops(model_of("none", conv, kernel="fused", conv_keys=keys))
 
 
 @PAIRS
-def test_definition_of_pairs(name: str, conv: str) -> None:
+def test_definition_of_pairs(name, conv):
     """A pair that means nothing is refused in one line that names both. RELPOS_FULL=1 makes all
     pairs; the loops are those of each convolution with every way into the attention, and of each
     scheme with one convolution."""
@@ -177,7 +177,7 @@ def class_of(group: str, name: str) -> str:
 
 
 @KERNELLED
-def test_silence_zero_parameters_add_nothing(name: str) -> None:
+def test_silence_zero_parameters_add_nothing(name):
     if name in WITHOUT_SILENCE:
         pytest.skip("nothing to set to zero")
     model, plain = model_of(name).eval(), model_of("none").eval()
@@ -201,7 +201,7 @@ def test_silence_zero_parameters_add_nothing(name: str) -> None:
         if outside == "clamp" or windowed(name)
     ],
 )
-def test_translation_a_shift_inside_the_padding_changes_nothing(name: str, outside: str) -> None:
+def test_translation_a_shift_inside_the_padding_changes_nothing(name, outside):
     model = model_of(name, outside=outside).eval()
     ids, _ = batch(rows=1, n=8)
     left, right = torch.nn.functional.pad(ids, (5, 1)), torch.nn.functional.pad(ids, (2, 4))
@@ -249,7 +249,7 @@ class Reversed(Scheme):
 
 
 @KERNELLED
-def test_direction_reversing_input_and_kernels_reverses_the_output(name: str) -> None:
+def test_direction_reversing_input_and_kernels_reverses_the_output(name):
     if name in WITHOUT_REVERSAL:
         pytest.skip("kernels of the reversed input are others")
     model = model_of(name).eval()
@@ -291,7 +291,7 @@ KEYS: dict[str, dict[str, Any]] = {"fire": {"sign": True}, "deberta": {"share": 
 
 
 @pytest.mark.parametrize("name", TO_THE_RIGHT)
-def test_direction_a_positive_offset_is_one_to_the_right(name: str) -> None:
+def test_direction_a_positive_offset_is_one_to_the_right(name):
     """It fails where a sign is turned round in code and loops alike. All tokens are the same;
     rotated, the query of one fits the key half a turn of the first angle further to the right."""
     scheme, n = preset("position", name, **KEYS.get(name, {}))(SHAPE).double(), 5
@@ -313,7 +313,7 @@ def test_direction_a_positive_offset_is_one_to_the_right(name: str) -> None:
     assert (scores[:, 2, 3] > scores[:, 2, 1] + 1e-3).all()
 
 
-def test_order_none_commutes_with_permutations() -> None:
+def test_order_none_commutes_with_permutations():
     model = model_of("none").eval()
     ids, _ = batch(rows=1)
     torch.testing.assert_close(
@@ -322,7 +322,7 @@ def test_order_none_commutes_with_permutations() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(BLIND - {"none"}))
-def test_order_those_that_see_distance_alone_see_it(name: str) -> None:
+def test_order_those_that_see_distance_alone_see_it(name):
     """That all others do follows from the law of the mirror: a reversal is a permutation."""
     model = model_of(name).eval()
     ids, _ = batch(rows=1)
@@ -335,8 +335,8 @@ def test_order_those_that_see_distance_alone_see_it(name: str) -> None:
     + [("none", conv, {}) for conv in CONVS if conv != "none"],
 )
 def test_mirror_reversing_the_row_reverses_the_output_of_those_that_see_distance_alone(
-    position: str, conv: str, keys: dict[str, Any]
-) -> None:
+    position, conv, keys
+):
     """Row 1 has padding, which stays at the right."""
     model = model_of(position, conv, **keys).eval()
     ids, mask = batch()
@@ -369,7 +369,7 @@ def test_mirror_reversing_the_row_reverses_the_output_of_those_that_see_distance
         for kernel in (KERNELS if FULL else ["fused"])
     ],
 )
-def test_padding_is_invisible(position: str, conv: str, kernel: str) -> None:
+def test_padding_is_invisible(position, conv, kernel):
     model = model_of(position, conv, kernel=kernel).eval()
     ids, mask = batch(n=8)  # row 1 has 5 real tokens
     expected = model.encoder(ids, mask)[1, :5]
@@ -386,7 +386,7 @@ def test_padding_is_invisible(position: str, conv: str, kernel: str) -> None:
 
 
 @WINDOWED
-def test_edge_zero_and_clamp_agree_inside_the_window_only(name: str) -> None:
+def test_edge_zero_and_clamp_agree_inside_the_window_only(name):
     clamp, zero = (model_of(name, outside=outside).eval() for outside in ("clamp", "zero"))
     ids, _ = batch(rows=1)
     torch.testing.assert_close(clamp.encoder(ids[:, :3]), zero.encoder(ids[:, :3]))  # k = 2
@@ -401,7 +401,7 @@ def test_edge_zero_and_clamp_agree_inside_the_window_only(name: str) -> None:
         ("composite_key", {"query": "composite", "key": "key"}),
     ],
 )
-def test_sum_a_composite_is_its_parts(whole: str, parts: dict[str, str], outside: str) -> None:
+def test_sum_a_composite_is_its_parts(whole, parts, outside):
     position = filled(whole, outside=outside)
     merged = terms_of(position).multiplied()
     for field, name in parts.items():
@@ -413,7 +413,7 @@ def test_sum_a_composite_is_its_parts(whole: str, parts: dict[str, str], outside
 
 
 @pytest.mark.parametrize(("name", "keys"), cases("position", POSITIONS))
-def test_count_equals_the_formula(name: str, keys: dict[str, Any]) -> None:
+def test_count_equals_the_formula(name, keys):
     for dials in ({"k": 0, "kernels": 1}, {"k": 2, "kernels": 2}, {"k": 8, "kernels": 5}):
         position = preset("position", name, **dials, **keys)(SHAPE)
         assert position.count(SHAPE) == sum(
@@ -422,7 +422,7 @@ def test_count_equals_the_formula(name: str, keys: dict[str, Any]) -> None:
 
 
 @EVERY
-def test_length_beyond_the_trained_one(name: str) -> None:
+def test_length_beyond_the_trained_one(name):
     model = model_of(name).eval()
     longest = model.encoder.position.max_length
     ids, _ = batch(rows=1, n=(longest or SHAPE.max_positions) + 1)
@@ -437,7 +437,7 @@ def test_length_beyond_the_trained_one(name: str) -> None:
 
 
 @EVERY
-def test_gradient_in_float64(name: str) -> None:
+def test_gradient_in_float64(name):
     model = model_of(name, layers=1).eval()
     ids, mask = batch(n=5)
     parameters = [
@@ -465,9 +465,7 @@ def test_gradient_in_float64(name: str) -> None:
         ({"outside": "clmp"}, "outside=clmp: clamp or zero is expected. Did you mean 'clamp'?"),
     ],
 )
-def test_a_wrong_value_is_one_line_with_key_and_value(
-    name: str, keys: dict[str, Any], message: str
-) -> None:
+def test_a_wrong_value_is_one_line_with_key_and_value(name, keys, message):
     with pytest.raises(RelposError) as error:
         preset("position", name, **keys)(SHAPE)
     assert str(error.value).endswith(message)

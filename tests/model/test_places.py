@@ -21,7 +21,7 @@ def made(conv: Any, value: float = 0.0) -> Any:
     return part
 
 
-def test_inkling_reads_the_left_side_as_in_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inkling_reads_the_left_side_as_in_transformers(monkeypatch):
     """Its four taps are the token itself and three before it; it computes in float32, for which
     float64 is put here."""
     from transformers.models.inkling.modeling_inkling import InklingShortConvolution
@@ -40,7 +40,7 @@ def test_inkling_reads_the_left_side_as_in_transformers(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("conv", ["canon", "inkling"])
-def test_weights_of_zero_change_nothing(conv: str) -> None:
+def test_weights_of_zero_change_nothing(conv):
     model, plain = (
         model_of("fixed", conv, kernel="eager").eval(),
         model_of("fixed", kernel="eager").eval(),
@@ -57,7 +57,7 @@ def test_weights_of_zero_change_nothing(conv: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["input", "inner"])
-def test_the_weight_after_the_middle_one_reads_the_next_token(place: str) -> None:
+def test_the_weight_after_the_middle_one_reads_the_next_token(place):
     conv = made(partial(Canon, k=1))
     with torch.no_grad():
         conv.convolutions[place].weight[:, 2] = 1.0
@@ -71,7 +71,7 @@ def test_the_weight_after_the_middle_one_reads_the_next_token(place: str) -> Non
 
 
 @pytest.mark.parametrize("places", ["A", "B", "C", "D", "ABCD"])
-def test_outputs_of_convolutions_at_some_tokens_are_those_among_all(places: str) -> None:
+def test_outputs_of_convolutions_at_some_tokens_are_those_among_all(places):
     """After the last layer's attention only these are computed, unless their neighbours are read
     there."""
     model = model_of("composite", "canon", conv_keys={"places": places}).eval()

@@ -2,7 +2,6 @@
 
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -53,9 +52,7 @@ def gradients(
 
 
 @pytest.mark.parametrize("product", [by_autocast, by_ourselves])
-def test_the_passes_of_an_update_share_the_cast_of_a_weight(
-    product: Callable[[torch.Tensor, nn.Linear], torch.Tensor],
-) -> None:
+def test_the_passes_of_an_update_share_the_cast_of_a_weight(product):
     (several, expected), (once, found) = gradients(False, product), gradients(True, product)
     assert (several, once) == (3, 1)
     torch.testing.assert_close(found, expected, atol=0, rtol=0)
@@ -84,7 +81,7 @@ for name, product in products.items():
 """
 
 
-def test_a_processor_without_bfloat16_multiplies_rounded_factors_in_float32(python: str) -> None:
+def test_a_processor_without_bfloat16_multiplies_rounded_factors_in_float32(python):
     # In a process of its own: torch's products are replaced for good.
     said = subprocess.run(
         [python, "-c", WITHOUT_BF16], check=True, stdout=subprocess.PIPE, text=True
@@ -93,9 +90,7 @@ def test_a_processor_without_bfloat16_multiplies_rounded_factors_in_float32(pyth
     assert [line for line in said if not line.endswith(" True")] == []
 
 
-def test_only_a_processor_without_bfloat16_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_a_processor_without_bfloat16_says_so(monkeypatch, capsys):
     monkeypatch.setattr(training, "has_bf16", lambda: True)
     training.tell_of_precision("bf16", torch.device("cpu"))
     assert capsys.readouterr().err == ""
@@ -107,9 +102,7 @@ def test_only_a_processor_without_bfloat16_says_so(
 
 
 @pytest.mark.parametrize("gain", [0.5, 4.0])
-def test_instructions_for_bfloat16_count_where_they_are_no_slower(
-    gain: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_instructions_for_bfloat16_count_where_they_are_no_slower(gain, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
     measured = [gain]
@@ -124,13 +117,7 @@ def test_instructions_for_bfloat16_count_where_they_are_no_slower(
     ("times", "precision", "said"),
     [(11.8, "fp32", "12 times as fast"), (1.2, "fp32", ""), (11.8, "bf16", "")],
 )
-def test_a_gpu_says_what_fp32_costs(
-    times: float,
-    precision: str,
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_gpu_says_what_fp32_costs(times, precision, said, monkeypatch, capsys):
     monkeypatch.setattr(training, "fp32_over_bf16", lambda _: times)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H100")
     training.tell_of_precision(precision, torch.device("cuda"))

@@ -20,7 +20,7 @@ IDS = torch.tensor([[5, 9, 7, 11, 6, 8]])
 
 
 @torch.no_grad()
-def test_a_mean_row_everywhere_and_no_table_are_the_same_network() -> None:
+def test_a_mean_row_everywhere_and_no_table_are_the_same_network():
     averaged = model_of("absolute").eval()
     folded = copy.deepcopy(averaged)
     average_positions(averaged.encoder)
@@ -33,7 +33,7 @@ def test_a_mean_row_everywhere_and_no_table_are_the_same_network() -> None:
 
 
 @torch.no_grad()
-def test_without_positions_the_order_is_not_seen() -> None:
+def test_without_positions_the_order_is_not_seen():
     model = model_of("absolute").eval()
     assert not torch.allclose(model(IDS.flip(1)).flip(1), model(IDS))
     average_positions(model.encoder)
@@ -42,7 +42,7 @@ def test_without_positions_the_order_is_not_seen() -> None:
 
 @pytest.mark.parametrize("position", ["absolute", "none", "composite"])
 @torch.no_grad()
-def test_tisa_with_zero_amplitudes_is_the_host_to_the_last_bit(position: str) -> None:
+def test_tisa_with_zero_amplitudes_is_the_host_to_the_last_bit(position):
     model = model_of(position).float().eval()
     before = model(IDS)
     tisa = add_tisa(model.encoder, 3)
@@ -51,7 +51,7 @@ def test_tisa_with_zero_amplitudes_is_the_host_to_the_last_bit(position: str) ->
 
 
 @torch.no_grad()
-def test_the_values_given_are_those_of_each_layer_and_head() -> None:
+def test_the_values_given_are_those_of_each_layer_and_head():
     model = model_of("absolute").eval()
     tisa = add_tisa(model.encoder, 1)
     set_tisa(tisa, [[([layer + head], [999.0], [1.0]) for head in range(2)] for layer in range(2)])
@@ -61,7 +61,7 @@ def test_the_values_given_are_those_of_each_layer_and_head() -> None:
     ]
 
 
-def test_a_reused_module_serves_every_layer() -> None:
+def test_a_reused_module_serves_every_layer():
     encoder = model_of("none").encoder
     tisa = add_tisa(encoder, 2, reused=True)
     assert isinstance(tisa, Tisa)
@@ -70,7 +70,7 @@ def test_a_reused_module_serves_every_layer() -> None:
     assert tisa.terms(0, q, q, state).offset is tisa.terms(1, q, q, state).offset
 
 
-def test_tisa_beside_a_table_leaves_the_table_to_be_found() -> None:
+def test_tisa_beside_a_table_leaves_the_table_to_be_found():
     encoder = model_of("absolute").encoder
     table = position_table(encoder)
     for _ in range(2):  # the second time the table is a part of a part
@@ -78,7 +78,7 @@ def test_tisa_beside_a_table_leaves_the_table_to_be_found() -> None:
         assert position_table(encoder) is table
 
 
-def test_what_has_no_table_is_refused() -> None:
+def test_what_has_no_table_is_refused():
     with pytest.raises(RelposError, match="Fixed is no table"):
         average_positions(model_of("fixed").encoder)
     encoder = model_of("absolute").encoder
@@ -87,20 +87,20 @@ def test_what_has_no_table_is_refused() -> None:
         fold_positions(encoder)
 
 
-def test_positions_cannot_be_folded_into_token_types_that_do_not_exist() -> None:
+def test_positions_cannot_be_folded_into_token_types_that_do_not_exist():
     encoder = model_of("absolute").encoder
     encoder.embedding.types = None
     with pytest.raises(RelposError, match="this network has no token types"):
         fold_positions(encoder)
 
 
-def test_without_token_types_it_does_not_matter_which_a_token_has() -> None:
+def test_without_token_types_it_does_not_matter_which_a_token_has():
     encoder = model_of("absolute").encoder.eval()
     encoder.embedding.types = None
     assert torch.equal(encoder(IDS, token_types=torch.ones_like(IDS)), encoder(IDS))
 
 
-def test_tisa_is_refused_where_there_are_no_scores() -> None:
+def test_tisa_is_refused_where_there_are_no_scores():
     encoder = model_of("absolute", "lightconv").encoder
     with pytest.raises(RelposError, match="LightConv has no scores"):
         add_tisa(encoder, 3)

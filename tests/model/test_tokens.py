@@ -17,7 +17,7 @@ from schemes import CONVS, POSITIONS, batch, model_of, sampled
 AT = torch.tensor([0, 1, 5, 6, 7, 11])
 
 
-def test_heads_of_the_first_tokens_of_each_row() -> None:
+def test_heads_of_the_first_tokens_of_each_row():
     tokens = Tokens.first(3, 4, torch.tensor([0, 1, 4, 5, 6, 8]))
     assert tokens.starts is not None
     assert tokens.starts.tolist() == [0, 2, 5, 6]
@@ -28,13 +28,13 @@ def test_heads_of_the_first_tokens_of_each_row() -> None:
     assert torch.equal(tokens.take_heads(tokens.spread_heads(row)), row)
 
 
-def test_all_tokens_stay_as_they_are() -> None:
+def test_all_tokens_stay_as_they_are():
     x = torch.randn(3, 4, 5)
     assert Tokens(3, 4).take(x) is x
     assert Tokens(3, 4).spread(x) is x
 
 
-def test_a_token_has_the_dropout_that_it_has_among_all() -> None:
+def test_a_token_has_the_dropout_that_it_has_among_all():
     x, draw = torch.ones(3, 4, 8), Draw(0.5, 7)
     some = drop(Tokens(3, 4, AT).take(x), draw._replace(tokens=Tokens(3, 4, AT)))
     assert torch.equal(some, drop(x, draw).flatten(0, 1)[AT])
@@ -62,15 +62,13 @@ def losses_and_gradients(position: str, conv: str, kernel: str) -> list[Tensor]:
     ("position", "conv"),
     [(name, "none") for name in sampled(POSITIONS)] + [("none", name) for name in sampled(CONVS)],
 )
-def test_losses_and_gradients_are_those_with_padding(position: str, conv: str) -> None:
+def test_losses_and_gradients_are_those_with_padding(position, conv):
     found, expected = (losses_and_gradients(position, conv, kernel) for kernel in ("auto", "eager"))
     torch.testing.assert_close(found, expected, atol=1e-11, rtol=1e-9)
 
 
 @pytest.mark.parametrize("position", POSITIONS)
-def test_schemes_that_go_by_token_do_without_the_rows_of_a_batch(
-    position: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_schemes_that_go_by_token_do_without_the_rows_of_a_batch(position, monkeypatch):
     """Here with a kernel for which q and k in one row are spread again."""
     packed: list[bool] = []
     monkeypatch.setattr(kernels, "packs", lambda *_: packed.append(True) or True)
@@ -89,7 +87,7 @@ def test_schemes_that_go_by_token_do_without_the_rows_of_a_batch(
     torch.testing.assert_close(*results, atol=1e-11, rtol=1e-9)
 
 
-def test_a_scheme_that_fills_holes_in_another_way_says_anew_whether_it_goes_by_token() -> None:
+def test_a_scheme_that_fills_holes_in_another_way_says_anew_whether_it_goes_by_token():
     class Mine(Composite):
         def terms(self, layer: int, q: Any, k: Any, state: Any) -> Terms:
             return Terms(offset=q.new_zeros(self.shape.heads, 2 * q.shape[2] - 1))
@@ -99,7 +97,7 @@ def test_a_scheme_that_fills_holes_in_another_way_says_anew_whether_it_goes_by_t
 
 
 @pytest.mark.parametrize("kernel", ["auto", "eager"])
-def test_a_pass_in_which_nothing_is_predicted_has_no_loss(kernel: str) -> None:
+def test_a_pass_in_which_nothing_is_predicted_has_no_loss(kernel):
     model = model_of("composite", kernel=kernel).train()
     ids, mask = batch()
     loss = model.loss(ids, torch.full_like(ids, -100), mask)

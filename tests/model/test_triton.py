@@ -95,14 +95,12 @@ def assert_as_close_as_eager(*arguments: Any, **options: Any) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("names", KINDS, ids=lambda names: "+".join(names) or "none")
-def test_each_kind_of_term_is_as_close_to_float64_as_eager(
-    names: tuple[str, ...], case: Case
-) -> None:
+def test_each_kind_of_term_is_as_close_to_float64_as_eager(names, case):
     assert_as_close_as_eager(names, case, 24, torch.float32)
 
 
 @pytest.mark.parametrize("names", KINDS if FULL else [EVERY], ids="+".join)
-def test_bfloat16_is_as_close_to_float64_as_eager(names: tuple[str, ...]) -> None:
+def test_bfloat16_is_as_close_to_float64_as_eager(names):
     for case in CASES if FULL else CASES[:1]:
         assert_as_close_as_eager(names, case, 24, torch.bfloat16)
 
@@ -113,36 +111,30 @@ def test_bfloat16_is_as_close_to_float64_as_eager(names: tuple[str, ...]) -> Non
     [(*CASES[0], torch.float32), (*CASES[1], torch.bfloat16), (*CASES[2], torch.float32)],
     ids=str,
 )
-def test_several_tiles_make_one_matrix(
-    outside: str,
-    padded: bool,
-    dropout: tuple[float, int],
-    stored: torch.dtype,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_several_tiles_make_one_matrix(outside, padded, dropout, stored, monkeypatch):
     monkeypatch.setattr(fused_triton, "_tiles", lambda *_, **__: fused_triton.Tiles(16, 16, 4))
     assert_as_close_as_eager(
         EVERY, (outside, padded, dropout), 40, stored, heads=1 if stored == torch.float32 else 2
     )
 
 
-def test_two_runs_give_the_same_bits() -> None:
+def test_two_runs_give_the_same_bits():
     first, second = (
         results(fused_triton, EVERY, CASES[0], 24, torch.float32, heads=2) for _ in range(2)
     )
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_scores_without_content() -> None:
+def test_scores_without_content():
     assert_as_close_as_eager(("dense", "offset"), CASES[0], 24, torch.float32, content=False)
 
 
-def test_a_dense_term_of_each_example() -> None:
+def test_a_dense_term_of_each_example():
     assert_as_close_as_eager(("dense",), CASES[0], 24, torch.float32, examples=B)
 
 
 @pytest.mark.parametrize(("k", "n"), [(0, 9), (12, 9)])
-def test_windows_of_one_column_and_wider_than_the_sequence(k: int, n: int) -> None:
+def test_windows_of_one_column_and_wider_than_the_sequence(k, n):
     for outside in ("clamp", "zero"):
         found, expected = (
             results(kernel, ("query", "key"), (outside, True, KEPT), n, torch.float32, k=k)
@@ -152,9 +144,7 @@ def test_windows_of_one_column_and_wider_than_the_sequence(k: int, n: int) -> No
 
 
 @pytest.mark.parametrize("columns", [32, 64])
-def test_large_kernels_of_keys_beyond_their_window_leave_gradients_finite(
-    columns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_kernels_of_keys_beyond_their_window_leave_gradients_finite(columns, monkeypatch):
     """Behind the last query their exponentials are infinite; where one tile holds all keys, and
     where several do."""
     monkeypatch.setattr(
@@ -166,7 +156,7 @@ def test_large_kernels_of_keys_beyond_their_window_leave_gradients_finite(
     assert all(x.grad is not None and x.grad.isfinite().all() for x in (q, k, v, key))
 
 
-def test_a_sequence_of_padding_alone_has_no_nan() -> None:
+def test_a_sequence_of_padding_alone_has_no_nan():
     q = numbers(1, 1, 5, D).float().requires_grad_()
     y = fused_triton.attention(
         q, q, q, Terms(), torch.zeros(1, 5, dtype=torch.bool, device=DEVICE), KEPT
@@ -177,7 +167,7 @@ def test_a_sequence_of_padding_alone_has_no_nan() -> None:
     assert q.grad.isfinite().all()
 
 
-def test_nothing_is_read_behind_a_sequence_of_padding_alone_in_one_row() -> None:
+def test_nothing_is_read_behind_a_sequence_of_padding_alone_in_one_row():
     held = Tokens.first(2, 24, torch.tensor([0, 1, 2, 24], device=DEVICE))
     q, k, v = (torch.full((1, 1, 48, D), torch.nan, device=DEVICE)[:, :, :4] for _ in range(3))
     for x in (q, k, v):
@@ -188,7 +178,7 @@ def test_nothing_is_read_behind_a_sequence_of_padding_alone_in_one_row() -> None
     assert all(x.grad is not None and x.grad.isfinite().all() for x in (q, k, v, offset))
 
 
-def test_any_strides_will_do() -> None:
+def test_any_strides_will_do():
     x = numbers(B, 9, 2, 3 * D).float()
     views = [part.transpose(1, 2) for part in x.split(D, -1)]
     plain = fused_triton.attention(*(view.contiguous() for view in views), Terms(), None, KEPT)
@@ -196,7 +186,7 @@ def test_any_strides_will_do() -> None:
 
 
 @pytest.mark.skipif(DEVICE == "cuda", reason="here it serves")
-def test_without_cuda_it_is_refused() -> None:
+def test_without_cuda_it_is_refused():
     with pytest.raises(
         RelposError, match="attention kernel 'triton' needs CUDA and this is cpu; speed.kernel=auto"
     ):
@@ -214,9 +204,7 @@ set at hand."""
 
 @pytest.mark.full
 @pytest.mark.parametrize("position", OF_EACH_KIND)
-def test_presets_of_each_kind_of_terms_train_as_with_eager(
-    position: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_presets_of_each_kind_of_terms_train_as_with_eager(position, monkeypatch):
     # on a CPU, too
     monkeypatch.setattr(
         fused_triton, "supports", lambda terms, *_: terms.columns is None and terms.reach is None
@@ -242,7 +230,7 @@ def test_presets_of_each_kind_of_terms_train_as_with_eager(
     torch.testing.assert_close(*grads, atol=1e-4, rtol=1e-3)
 
 
-def test_first_keys_may_all_be_hidden_by_offsets() -> None:
+def test_first_keys_may_all_be_hidden_by_offsets():
     q, k, v = (numbers(1, 2, 70, D, seed=seed).float() for seed in range(3))
     offset = torch.zeros(2, 139, device=DEVICE).masked_fill(
         torch.arange(139, device=DEVICE) < 66, -torch.inf
@@ -257,9 +245,7 @@ def test_first_keys_may_all_be_hidden_by_offsets() -> None:
 @pytest.mark.parametrize(
     "dtype", [pytest.param(torch.float32, marks=pytest.mark.full), torch.bfloat16], ids=str
 )
-def test_blocks_of_fewer_queries_than_keys(
-    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
-) -> None:
+def test_blocks_of_fewer_queries_than_keys(monkeypatch, dtype):
     """As in training with bfloat16 at 128 tokens: one tile holds all keys, and some of the
     queries."""
     monkeypatch.setattr(fused_triton, "_tiles", lambda *_, **__: fused_triton.Tiles(16, 32, 4))
@@ -268,9 +254,7 @@ def test_blocks_of_fewer_queries_than_keys(
 
 @pytest.mark.parametrize("outside", ["clamp", pytest.param("zero", marks=pytest.mark.full)])
 @pytest.mark.parametrize("names", [EVERY, (), ("query",), ("query", "key")], ids="+".join)
-def test_sequences_that_end_in_the_first_half_of_a_tile_of_all_keys(
-    monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], outside: str
-) -> None:
+def test_sequences_that_end_in_the_first_half_of_a_tile_of_all_keys(monkeypatch, names, outside):
     """As in training with bfloat16 on pairs of 64 tokens or fewer that stand in rows of 128.
     Windows alone are read near their queries and keys."""
     monkeypatch.setattr(
@@ -286,9 +270,7 @@ def test_sequences_that_end_in_the_first_half_of_a_tile_of_all_keys(
 
 @pytest.mark.full
 @pytest.mark.parametrize("narrow", [True, False])
-def test_kernels_that_are_products_with_a_table(
-    monkeypatch: pytest.MonkeyPatch, narrow: bool
-) -> None:
+def test_kernels_that_are_products_with_a_table(monkeypatch, narrow):
     kind = proof.Kind(
         torch.device(DEVICE),
         torch.float32,
@@ -313,7 +295,7 @@ def test_kernels_that_are_products_with_a_table(
 
 
 @pytest.mark.parametrize("of", ["offset", "windows", "tables", "offset and tables"])
-def test_sequences_in_one_row(of: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sequences_in_one_row(of, monkeypatch):
     """Some of the padding is in it, too; sequences of both lengths that have a launch of their
     own."""
     monkeypatch.setattr(fused_triton, "serves", lambda *_: True)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -68,7 +67,7 @@ def turned_products(source: str) -> Iterator[str]:
                     yield f"{program.name}: {ast.unparse(turn)}"
 
 
-def test_no_product_takes_the_transpose_of_another() -> None:
+def test_no_product_takes_the_transpose_of_another():
     """Triton 3.4 to 3.7.0 compiles such products of tiles of 64 wrongly for Hopper."""
     assert [
         found for path in PROGRAMS for found in turned_products(path.read_text(encoding="utf-8"))
@@ -77,9 +76,7 @@ def test_no_product_takes_the_transpose_of_another() -> None:
 
 @pytest.mark.full
 @pytest.mark.skipif(fake_cuda.missing() is not None, reason=f"no fake CUDA: {fake_cuda.missing()}")
-def test_the_programs_compile_for_a_gpu_without_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], record_property: Any
-) -> None:
+def test_the_programs_compile_for_a_gpu_without_one(tmp_path, capsys, record_property):
     """In a process of its own, where Triton compiles instead of interpreting; the figures go into
     the report."""
     path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])

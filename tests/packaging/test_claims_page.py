@@ -1,7 +1,6 @@
 """docs/claims.md says what the committed records say."""
 
 import re
-from pathlib import Path
 
 import claims_page
 import pytest
@@ -10,12 +9,12 @@ from relpos.claims.claim import load
 
 
 @pytest.mark.full
-def test_the_page_is_what_the_committed_records_decide(tmp_path: Path) -> None:
+def test_the_page_is_what_the_committed_records_decide(tmp_path):
     page = claims_page.PAGE.read_text(encoding="utf-8")
     assert page == claims_page.page(claims_page.verdicts(tmp_path)), "make claims"
 
 
-def test_every_claim_has_one_line_in_the_table_and_an_entry_with_its_judgement() -> None:
+def test_every_claim_has_one_line_in_the_table_and_an_entry_with_its_judgement():
     page = claims_page.PAGE.read_text(encoding="utf-8")
     lines = dict(re.findall(r"^\| \[(\w+)\]\(#\w+\) \| .* \| (.*) \|$", page, re.M))
     claims = [claim for claim in load("all") if claim.measure is None]
@@ -27,7 +26,7 @@ def test_every_claim_has_one_line_in_the_table_and_an_entry_with_its_judgement()
         assert (lines[claim.id] == "not tested") == (claim.judgement is None)
 
 
-def test_the_page_begins_with_verdicts_and_is_short() -> None:
+def test_the_page_begins_with_verdicts_and_is_short():
     lines = claims_page.PAGE.read_text(encoding="utf-8").splitlines()
     assert "**holds" in "\n".join(lines[:12])
     assert len(lines) <= 500

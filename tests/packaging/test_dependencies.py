@@ -32,12 +32,12 @@ def requirements() -> list[Requirement]:
     return [Requirement(line) for each in lists for line in each]
 
 
-def test_every_package_with_an_advisory_is_asked_for() -> None:
+def test_every_package_with_an_advisory_is_asked_for():
     assert set(BAD) <= {canonicalize_name(requirement.name) for requirement in requirements()}
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_versions_with_an_advisory_are_not_allowed(name: str) -> None:
+def test_versions_with_an_advisory_are_not_allowed(name):
     asked = [
         requirement.specifier
         for requirement in requirements()
@@ -55,7 +55,7 @@ def pins(file: str) -> dict[str, str]:
     return {canonicalize_name(match[1]): match[2] for match in reversed(found)}
 
 
-def test_the_files_that_are_installed_have_checksums() -> None:
+def test_the_files_that_are_installed_have_checksums():
     pinned, core, others = (
         pins(file) for file in ("constraints.txt", "hashes.txt", "hashes-dev.txt")
     )
@@ -82,7 +82,7 @@ def test_the_files_that_are_installed_have_checksums() -> None:
         assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
 
 
-def test_the_versions_that_are_installed_are_allowed() -> None:
+def test_the_versions_that_are_installed_are_allowed():
     pinned = pins("constraints.txt")
     asked = [
         requirement

@@ -39,7 +39,7 @@ def project_files() -> list[Path]:
     return [path for name in listed.stdout.splitlines() if (path := ROOT / name).is_file()]
 
 
-def test_link_check_finds_a_missing_file_and_a_missing_heading(tmp_path: Path) -> None:
+def test_link_check_finds_a_missing_file_and_a_missing_heading(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(
         "# One thing\n[a](#one-thing) [b](gone.md) [c](#two) "
@@ -49,14 +49,14 @@ def test_link_check_finds_a_missing_file_and_a_missing_heading(tmp_path: Path) -
     assert [line.rpartition(" ")[2] for line in broken(page)] == ["gone.md", "#two"]
 
 
-def test_every_make_command_is_a_target() -> None:
+def test_every_make_command_is_a_target():
     lines = [line for page in pages() for line in documented_commands(page)]
     assert {
         word for line in lines for word in re.findall(r"\bmake ([a-z][a-z-]*)", line)
     } <= make_targets()
 
 
-def test_every_command_of_readmes_list_exists() -> None:
+def test_every_command_of_readmes_list_exists():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     [listed] = re.findall(r"(`relpos order`.*) measure what", text)
     assert {
@@ -64,13 +64,13 @@ def test_every_command_of_readmes_list_exists() -> None:
     } <= commands().keys()
 
 
-def test_no_file_names_a_folder_of_some_machine() -> None:
+def test_no_file_names_a_folder_of_some_machine():
     assert [
         str(path.relative_to(ROOT)) for path in project_files() if MACHINE.search(path.read_bytes())
     ] == []
 
 
-def test_no_source_file_is_ignored_by_git() -> None:
+def test_no_source_file_is_ignored_by_git():
     known = set(project_files())
     sources = {
         path
@@ -97,7 +97,7 @@ def relpos_commands() -> list[str]:
     )
 
 
-def test_readmes_fine_tuning_starts_from_readmes_pre_training() -> None:
+def test_readmes_fine_tuning_starts_from_readmes_pre_training():
     commands = [
         shlex.split(line)[1:]
         for line in documented_commands(ROOT / "README.md")
@@ -113,7 +113,7 @@ def test_readmes_fine_tuning_starts_from_readmes_pre_training() -> None:
 
 
 @pytest.mark.parametrize("line", relpos_commands())
-def test_documented_command_composes(line: str) -> None:
+def test_documented_command_composes(line):
     _, command, *arguments = shlex.split(line)
     # the first value of a sweep
     plain = [re.sub(r"=(\w+),.*", r"=\1", argument) for argument in arguments if argument != "-m"]

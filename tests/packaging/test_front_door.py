@@ -66,7 +66,7 @@ def imported(*command: str) -> set[str]:
     return set(json.loads(answer.stdout.splitlines()[-1]))
 
 
-def test_help_imports_nothing_heavy() -> None:
+def test_help_imports_nothing_heavy():
     assert HEAVY.isdisjoint(imported("--help"))
 
 
@@ -84,9 +84,7 @@ def test_help_imports_nothing_heavy() -> None:
         pytest.param(["analyze", "toeplitz"], "pytorch_lightning", marks=pytest.mark.full),
     ],
 )
-def test_a_command_imports_what_it_needs(
-    command: list[str], unneeded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_imports_what_it_needs(command, unneeded, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = finish(bare("pretrain", "a", {"seed": 0}, {"row": "a"}), {"heldout_loss": 3.0})
     unfinished = plan(compose("pretrain", ["steps=2"]))
@@ -96,7 +94,7 @@ def test_a_command_imports_what_it_needs(
     assert unneeded not in modules
 
 
-def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_is_a_command_too(capsys):
     for asked, answered in ((["help"], ["--help"]), (["help", "params"], ["params", "--help"])):
         shown = []
         for command in (asked, answered):
@@ -105,13 +103,13 @@ def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
         assert shown[0] == shown[1]
 
 
-def test_completion_knows_the_subcommands(tmp_path: Path) -> None:
+def test_completion_knows_the_subcommands(tmp_path):
     assert {"data", "pretrain", "params"} <= set(complete("relpos ", tmp_path))
     assert complete("relpos pre", tmp_path) == ["pretrain"]
 
 
 @pytest.mark.full
-def test_completion_knows_options_of_a_group(tmp_path: Path) -> None:
+def test_completion_knows_options_of_a_group(tmp_path):
     assert {"position=composite", "position=composite_key"} <= set(
         complete("relpos params position=comp", tmp_path)
     )

@@ -31,9 +31,7 @@ def run(folder: Path, state: str) -> None:
     (folder / "record.json").write_text(json.dumps(record), encoding="utf-8")
 
 
-def test_finished_runs_are_packed_without_weights_and_without_what_names_a_machine(
-    tmp_path: Path,
-) -> None:
+def test_finished_runs_are_packed_without_weights_and_without_what_names_a_machine(tmp_path):
     run(tmp_path / "pretrain" / "a", "finished")
     run(tmp_path / "pretrain" / "b", "failed")
     run(tmp_path / "order" / "shuffle-a", "finished")

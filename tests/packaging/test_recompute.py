@@ -48,8 +48,8 @@ def computed_again(folder: Path) -> set[tuple[float, ...]]:
 
 @pytest.mark.full
 def test_every_interval_of_all_claims_is_computed_again_from_all_committed_records(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+    tmp_path, tmp_path_factory
+):
     for archive in RESULTS.glob("*/records.tar.xz"):
         subprocess.run(["tar", "-x", "-f", archive, "-C", tmp_path], check=True)
     named, pilots = {scheme(overrides) for overrides in rows().values()}, pilot_seeds(experiments())
@@ -66,7 +66,7 @@ def test_every_interval_of_all_claims_is_computed_again_from_all_committed_recor
     assert printed - computed_again(tmp_path) == set()
 
 
-def test_it_imports_nothing_of_relpos() -> None:
+def test_it_imports_nothing_of_relpos():
     text = SCRIPT.read_text(encoding="utf-8")
     assert not re.search(r"^(import|from) relpos", text, re.M)
     assert sum(bool(line.strip()) for line in text.split('"""')[2].splitlines()) <= 75

@@ -61,7 +61,7 @@ def pages(site: Path) -> dict[Path, Page]:
     return {path: Page(path) for path in site.rglob("*.html")}
 
 
-def test_no_link_is_dead(pages: dict[Path, Page]) -> None:
+def test_no_link_is_dead(pages):
     dead = []
     for path, page in pages.items():
         for link in page.links if path.name != "404.html" else ():
@@ -77,7 +77,7 @@ def test_no_link_is_dead(pages: dict[Path, Page]) -> None:
     assert dead == []
 
 
-def test_nothing_is_loaded_from_elsewhere(pages: dict[Path, Page]) -> None:
+def test_nothing_is_loaded_from_elsewhere(pages):
     assert {
         address
         for page in pages.values()

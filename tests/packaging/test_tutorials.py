@@ -32,13 +32,7 @@ FEWER = {
 @pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_tutorial_runs(
-    page: Path,
-    toy_runs: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_tutorial_runs(page, toy_runs, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     names: dict[str, object] = {}
@@ -65,7 +59,7 @@ def test_a_tutorial_runs(
     assert ran > 1
 
 
-def test_the_notebook_is_the_page() -> None:
+def test_the_notebook_is_the_page():
     page = ROOT / "docs" / "tutorials" / "what_a_checkpoint_knows.md"
     kept = json.loads(page.with_suffix(".ipynb").read_text(encoding="utf-8"))
     assert kept == notebook(page.read_text(encoding="utf-8")), (

@@ -114,7 +114,7 @@ def files(folder: str) -> set[str]:
     }
 
 
-def test_wheel_contains_conf_and_experiments_without_results(wheel: Path) -> None:
+def test_wheel_contains_conf_and_experiments_without_results(wheel):
     folders = ("relpos/conf/", "relpos/experiments/")
     inside = {
         name
@@ -128,7 +128,7 @@ def test_wheel_contains_conf_and_experiments_without_results(wheel: Path) -> Non
     assert not any("experiments/results/" in name for name in zipfile.ZipFile(wheel).namelist())
 
 
-def test_wheel_contains_every_module_and_what_they_read(wheel: Path) -> None:
+def test_wheel_contains_every_module_and_what_they_read(wheel):
     inside = set(zipfile.ZipFile(wheel).namelist())
     files = (
         path
@@ -140,14 +140,12 @@ def test_wheel_contains_every_module_and_what_they_read(wheel: Path) -> None:
     assert wanted <= inside
 
 
-def test_wheel_contains_nothing_else_at_its_top(wheel: Path) -> None:
+def test_wheel_contains_nothing_else_at_its_top(wheel):
     tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert {top.split("-")[0] for top in tops} == {"relpos"}
 
 
-def test_installed_command_counts_parameters_from_an_unrelated_folder(
-    elsewhere: Path, tmp_path: Path
-) -> None:
+def test_installed_command_counts_parameters_from_an_unrelated_folder(elsewhere, tmp_path):
     arguments = [elsewhere / "relpos", "params", "size=small", "position=composite"]
     shown = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
     counted = json.loads(shown.stdout)
@@ -155,7 +153,7 @@ def test_installed_command_counts_parameters_from_an_unrelated_folder(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_installed_package_is_not_the_tree(elsewhere: Path, tmp_path: Path) -> None:
+def test_installed_package_is_not_the_tree(elsewhere, tmp_path):
     arguments = [elsewhere / "python", "-c", "import relpos; print(relpos.__file__)"]
     shown = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert not Path(shown.stdout.strip()).is_relative_to(ROOT)
@@ -191,7 +189,7 @@ assert not {"pytorch_lightning", "hydra", "datasets", "transformers"} & set(sys.
 """
 
 
-def test_attention_needs_torch_numpy_and_jaxtyping_alone(unpacked: Path, tmp_path: Path) -> None:
+def test_attention_needs_torch_numpy_and_jaxtyping_alone(unpacked, tmp_path):
     python = environment(tmp_path / "env", unpacked, "torch", "numpy", "jaxtyping")
     ran = done(python, tmp_path / "empty", "-c", ATTENTION)
     assert ran.returncode == 0, ran.stderr
@@ -256,7 +254,7 @@ for words in json.loads(sys.argv[1]):
 """Commands in one process: the exit status of each, and the last line of what it says of errors."""
 
 
-def test_without_extras_all_works_but_what_an_extra_is_for(elsewhere: Path, tmp_path: Path) -> None:
+def test_without_extras_all_works_but_what_an_extra_is_for(elsewhere, tmp_path):
     python = elsewhere / "python"
     assert done(python, tmp_path / "empty", "-c", "import pytest").returncode
     works = [["pretrain", *SHORT], ["order", "network=RUN", "measure=[shuffle]", "examples=20"]]
@@ -270,7 +268,7 @@ def test_without_extras_all_works_but_what_an_extra_is_for(elsewhere: Path, tmp_
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_an_extra_brings_what_its_commands_need(extra: str, unpacked: Path, tmp_path: Path) -> None:
+def test_an_extra_brings_what_its_commands_need(extra, unpacked, tmp_path):
     try:
         python = environment(tmp_path / "env", unpacked, f"relpos[{extra}]")
     except ModuleNotFoundError as error:

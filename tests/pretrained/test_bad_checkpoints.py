@@ -185,7 +185,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_what_is_bad_is_named(what: str, folder: Path) -> None:
+def test_what_is_bad_is_named(what, folder):
     change, message = BAD[what]
     change(folder)
     assert message in refused(folder)
@@ -222,9 +222,7 @@ def with_old_names(folder: Path) -> None:
     "stored",
     [sharded, pickled, partial(pickled, is_zip=False), with_old_names, beside_a_stray_index],
 )
-def test_shards_pickles_and_old_names_of_layer_norms_load_like_one_file(
-    stored: Callable[[Path], object], folder: Path
-) -> None:
+def test_shards_pickles_and_old_names_of_layer_norms_load_like_one_file(stored, folder):
     before, _ = relpos.load(folder)
     stored(folder)
     after, _ = relpos.load(folder)
@@ -234,14 +232,14 @@ def test_shards_pickles_and_old_names_of_layer_norms_load_like_one_file(
 @pytest.mark.parametrize("kind", ["MultipleChoice", "TokenClassification", "QuestionAnswering"])
 @pytest.mark.parametrize("family", ["Bert", "Roberta", "DistilBert"])
 def test_a_head_that_computes_something_else_is_refused_by_the_name_of_its_class(
-    family: str, kind: str, tmp_path: Path
-) -> None:
+    family, kind, tmp_path
+):
     said = refused(saved(host(f"{family}For{kind}"), tmp_path))
     assert f"config.json: architectures={family}For{kind}: " in said
     assert "cannot be expressed here" in said
 
 
-def test_a_classifier_of_tokens_is_not_refused_for_the_pooler_that_it_lacks(tmp_path: Path) -> None:
+def test_a_classifier_of_tokens_is_not_refused_for_the_pooler_that_it_lacks(tmp_path):
     folder = changed(saved(host("BertForTokenClassification"), tmp_path), architectures=None)
     assert (
         "a classifier without a pooler: a classifier of tokens cannot be expressed here: ours "
@@ -253,9 +251,7 @@ def test_a_classifier_of_tokens_is_not_refused_for_the_pooler_that_it_lacks(tmp_
     "kind",
     [f"{name}ForSequenceClassification" for name in ("DistilBert", "ModernBert", "DebertaV2")],
 )
-def test_a_classifier_of_a_family_in_which_ours_do_not_compute_it_is_refused(
-    kind: str, tmp_path: Path
-) -> None:
+def test_a_classifier_of_a_family_in_which_ours_do_not_compute_it_is_refused(kind, tmp_path):
     said = refused(saved(host(kind, pad_token_id=0), tmp_path))
     assert (
         f"config.json: architectures={kind}: its classifier computes something else than ours"
@@ -286,9 +282,7 @@ def test_a_classifier_of_a_family_in_which_ours_do_not_compute_it_is_refused(
         ),
     ],
 )
-def test_a_modernbert_of_another_kind_is_refused_by_its_key(
-    config: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_a_modernbert_of_another_kind_is_refused_by_its_key(config, message, tmp_path):
     assert message in refused(
         changed(saved(host("ModernBertForMaskedLM", pad_token_id=0), tmp_path), **config)
     )
@@ -325,23 +319,19 @@ def test_a_modernbert_of_another_kind_is_refused_by_its_key(
         ({"pos_att_type": 3}, "pos_att_type=3: only ['c2p', 'p2c'] is supported for deberta-v2"),
     ],
 )
-def test_a_deberta_of_another_kind_is_refused_by_its_key(
-    config: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_a_deberta_of_another_kind_is_refused_by_its_key(config, message, tmp_path):
     assert message in refused(
         changed(saved(host("DebertaV2ForMaskedLM", **DEBERTA), tmp_path), **config)
     )
 
 
-def test_an_ernie_that_embeds_its_task_is_refused(tmp_path: Path) -> None:
+def test_an_ernie_that_embeds_its_task_is_refused(tmp_path):
     said = refused(saved(host("ErnieForMaskedLM", use_task_id=True), tmp_path))
     assert "config.json: use_task_id=True: only False is supported for ernie" in said
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
-def test_a_roformer_with_another_table_than_that_of_sines_is_refused(
-    dtype: torch.dtype, tmp_path: Path
-) -> None:
+def test_a_roformer_with_another_table_than_that_of_sines_is_refused(dtype, tmp_path):
     folder = saved(host("RoFormerForMaskedLM", embedding_size=8).to(dtype), tmp_path)
     name = "roformer.encoder.embed_positions.weight"
     table = load_file(folder / "model.safetensors")[name]
@@ -353,7 +343,7 @@ def test_a_roformer_with_another_table_than_that_of_sines_is_refused(
     assert f"weight {name!r} is not the table" in refused(rewritten(folder, **{name: table[:-1]}))
 
 
-def test_keys_with_a_default_may_be_left_out_or_null(tmp_path: Path) -> None:
+def test_keys_with_a_default_may_be_left_out_or_null(tmp_path):
     folder = saved(
         host("RoFormerForMaskedLM", embedding_size=8, max_position_embeddings=1536), tmp_path
     )
@@ -365,9 +355,7 @@ def test_keys_with_a_default_may_be_left_out_or_null(tmp_path: Path) -> None:
     assert all(map(torch.equal, before.parameters(), after.parameters()))
 
 
-def test_an_albert_with_a_map_between_two_equal_widths_is_refused_by_its_name(
-    tmp_path: Path,
-) -> None:
+def test_an_albert_with_a_map_between_two_equal_widths_is_refused_by_its_name(tmp_path):
     folder = saved(host("AlbertForMaskedLM", embedding_size=16), tmp_path)
     assert (
         "weight 'albert.encoder.embedding_hidden_mapping_in.bias' is unknown to albert"
@@ -375,14 +363,14 @@ def test_an_albert_with_a_map_between_two_equal_widths_is_refused_by_its_name(
     )
 
 
-def test_without_a_family_the_names_of_the_weights_say_it(folder: Path) -> None:
+def test_without_a_family_the_names_of_the_weights_say_it(folder):
     same = relpos.load(folder)[0].state_dict()
     old = relpos.load(changed(folder, model_type=None))[0].state_dict()
     assert old.keys() == same.keys()
     assert all(torch.equal(old[name], same[name]) for name in same)
 
 
-def test_an_encoder_without_a_family_is_refused(folder: Path) -> None:
+def test_an_encoder_without_a_family_is_refused(folder):
     weights = load_file(folder / "model.safetensors")
     bare = {
         name.removeprefix("bert."): value.clone()
@@ -413,13 +401,11 @@ def test_an_encoder_without_a_family_is_refused(folder: Path) -> None:
         ("num_attention_heads", 5, "hidden=16 is not a multiple of heads=5"),
     ],
 )
-def test_what_cannot_be_expressed_is_refused_by_its_key(
-    folder: Path, key: str, value: Any, message: str
-) -> None:
+def test_what_cannot_be_expressed_is_refused_by_its_key(folder, key, value, message):
     assert message in refused(changed(folder, **{key: value}))
 
 
-def test_longformer_is_refused_and_its_position_table_read(folder: Path) -> None:
+def test_longformer_is_refused_and_its_position_table_read(folder):
     positions = torch.arange(10.0).view(5, 2)
     changed(folder, model_type="longformer")
     save_file(
@@ -441,9 +427,7 @@ class Malicious:
 
 
 @pytest.mark.parametrize("torch_format", [True, False])
-def test_code_in_a_pickle_is_refused_and_not_executed(
-    folder: Path, tmp_path: Path, torch_format: bool
-) -> None:
+def test_code_in_a_pickle_is_refused_and_not_executed(folder, tmp_path, torch_format):
     (folder / "model.safetensors").unlink()
     content = {"bert.embeddings.LayerNorm.bias": Malicious(tmp_path / "executed")}
     if torch_format:
@@ -454,30 +438,26 @@ def test_code_in_a_pickle_is_refused_and_not_executed(
     assert not (tmp_path / "executed").exists()
 
 
-def test_safetensors_come_first(folder: Path, tmp_path: Path) -> None:
+def test_safetensors_come_first(folder, tmp_path):
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Malicious(tmp_path / "executed")))
     relpos.load(folder)
     assert not (tmp_path / "executed").exists()
 
 
-def test_a_hub_id_without_network_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hub_id_without_network_is_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert refused("nobody/no-such-model").startswith(
         "nobody/no-such-model: no such folder, and the hub gives no such checkpoint"
     )
 
 
-def test_a_mistyped_folder_is_not_looked_up_on_the_hub(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistyped_folder_is_not_looked_up_on_the_hub(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
     assert refused("runs/missing") == "network=runs/missing: no such folder or file"
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_the_stored_number_format_is_kept(dtype: torch.dtype, tmp_path: Path) -> None:
+def test_the_stored_number_format_is_kept(dtype, tmp_path):
     model, _ = relpos.load(saved(host("AlbertForMaskedLM", embedding_size=8).to(dtype), tmp_path))
     assert {parameter.dtype for parameter in model.parameters()} == {dtype}

@@ -61,9 +61,7 @@ def checkpoint(folder: Path, kind: str, special: dict[str, str]) -> Path:
 @pytest.mark.parametrize(
     ("kind", "special"), [("BertForMaskedLM", BERT), ("RobertaForMaskedLM", ROBERTA)]
 )
-def test_guesses_are_those_of_the_pipeline_of_transformers(
-    kind: str, special: dict[str, str], tmp_path: Path
-) -> None:
+def test_guesses_are_those_of_the_pipeline_of_transformers(kind, special, tmp_path):
     folder, mask = checkpoint(tmp_path / "checkpoint", kind, special), special["mask_token"]
     answers = transformers.pipeline("fill-mask", model=str(folder), top_k=3)(
         f"the {mask} sat on the mat"
@@ -76,7 +74,7 @@ def test_guesses_are_those_of_the_pipeline_of_transformers(
         )
 
 
-def test_later_pieces_of_a_word_are_masked_with_it(tmp_path: Path) -> None:
+def test_later_pieces_of_a_word_are_masked_with_it(tmp_path):
     folder = checkpoint(tmp_path / "checkpoint", "BertForMaskedLM", BERT)
     plain, within = (
         relpos.Score(folder, form)("the cats sat") for form in ("plain", "within_word")

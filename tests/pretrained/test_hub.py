@@ -26,15 +26,15 @@ def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "somebody/bert"
 
 
-def test_what_was_fetched_before_opens_without_network(cached: str) -> None:
+def test_what_was_fetched_before_opens_without_network(cached):
     assert type(relpos.load(cached)[0]).__name__ == "Encoder"
 
 
-def test_a_revision_may_be_named(cached: str) -> None:
+def test_a_revision_may_be_named(cached):
     assert type(relpos.load(f"{cached}@{COMMIT}")[0]).__name__ == "Encoder"
 
 
-def test_a_run_on_a_checkpoint_of_the_hub_is_identified_by_id_and_commit(cached: str) -> None:
+def test_a_run_on_a_checkpoint_of_the_hub_is_identified_by_id_and_commit(cached):
     run = plan(compose("finetune", ["task=rte", "intermediate=none", f"network={cached}"]))
     assert run.inputs["start"].meaning == {"hub": cached, "revision": COMMIT}
 
@@ -42,12 +42,12 @@ def test_a_run_on_a_checkpoint_of_the_hub_is_identified_by_id_and_commit(cached:
 @pytest.mark.parametrize(
     "name", ["bert-base-uncased", "albert/albert-base-v2", "google/electra_small@main", "a.b/c.d"]
 )
-def test_these_may_be_ids(name: str) -> None:
+def test_these_may_be_ids(name):
     assert is_remote(name)
 
 
 @pytest.mark.parametrize(
     "name", ["./model", "/data/model", "~/model", "a/b/c", "..", "", "runs/", "a b"]
 )
-def test_these_are_folders_alone(name: str) -> None:
+def test_these_are_folders_alone(name):
     assert not is_remote(name)

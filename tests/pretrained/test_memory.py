@@ -22,7 +22,7 @@ def mapped(address: int, file: Path) -> bool:
 
 
 @pytest.mark.skipif(not MAPS.is_file(), reason="needs Linux's list of what is mapped into memory")
-def test_weights_are_mapped_from_the_file(tmp_path: Path) -> None:
+def test_weights_are_mapped_from_the_file(tmp_path):
     folder = saved(host("BertForMaskedLM"), tmp_path)
     model, _ = relpos.load(folder)
     copied = {
@@ -37,7 +37,7 @@ def test_weights_are_mapped_from_the_file(tmp_path: Path) -> None:
     }
 
 
-def test_training_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+def test_training_leaves_the_file_as_it_was(tmp_path):
     folder = saved(host("BertForMaskedLM"), tmp_path)
     before = (folder / "model.safetensors").read_bytes()
     model, _ = relpos.load(folder)

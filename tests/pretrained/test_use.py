@@ -61,9 +61,7 @@ def tuning(folder: Path, *overrides: str) -> Run:
     )
 
 
-def test_fine_tuning_starts_from_a_checkpoint_and_leaves_its_files_alone(
-    checkpoint: Path, toy_runs: Path
-) -> None:
+def test_fine_tuning_starts_from_a_checkpoint_and_leaves_its_files_alone(checkpoint, toy_runs):
     before = contents(checkpoint)
     overrides = [
         "task=rte",
@@ -81,24 +79,20 @@ def test_fine_tuning_starts_from_a_checkpoint_and_leaves_its_files_alone(
     assert tokenizer.mask == relpos.load(checkpoint)[1].mask  # type: ignore[union-attr]
 
 
-def test_the_identity_of_a_run_holds_the_files_and_not_their_place(
-    checkpoint: Path, tmp_path: Path
-) -> None:
+def test_the_identity_of_a_run_holds_the_files_and_not_their_place(checkpoint, tmp_path):
     other = shutil.copytree(checkpoint, tmp_path / "elsewhere" / "roberta")
     assert tuning(other).identity == tuning(checkpoint).identity
     saved(host("RobertaForMaskedLM", **SIZES), other)
     assert tuning(other).identity != tuning(checkpoint).identity
 
 
-def test_a_checkpoint_without_weights_is_refused_when_the_run_is_planned(checkpoint: Path) -> None:
+def test_a_checkpoint_without_weights_is_refused_when_the_run_is_planned(checkpoint):
     (checkpoint / "model.safetensors").unlink()
     with pytest.raises(RelposError, match="no weights in"):
         tuning(checkpoint)
 
 
-def test_order_scores_pairs_with_the_special_tokens_of_the_checkpoint(
-    checkpoint: Path, tmp_path: Path
-) -> None:
+def test_order_scores_pairs_with_the_special_tokens_of_the_checkpoint(checkpoint, tmp_path):
     (tmp_path / "pairs.txt").write_text("a cat the\na the cat\n")  # the bad one first
     known = relpos.order(
         checkpoint, overrides=[f"pairs={tmp_path}/pairs.txt", "measure=[pairs]", "form=plain"]
@@ -108,7 +102,7 @@ def test_order_scores_pairs_with_the_special_tokens_of_the_checkpoint(
     assert known["pairs"]["same_words"]["accuracy"] == 100 * (good > bad)
 
 
-def test_order_refuses_an_encoder_that_predicts_no_words(tmp_path: Path) -> None:
+def test_order_refuses_an_encoder_that_predicts_no_words(tmp_path):
     folder = saved(host("RobertaModel", **SIZES), published("roberta", tmp_path / "encoder"))
     with pytest.raises(RelposError, match="this checkpoint has no head that predicts words"):
         relpos.order(folder, overrides=["measure=[pairs]", "pairs=toy"])
@@ -117,9 +111,7 @@ def test_order_refuses_an_encoder_that_predicts_no_words(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "kind", ["RobertaForMaskedLM", pytest.param("RobertaModel", marks=pytest.mark.full)]
 )
-def test_pre_training_goes_on_from_a_checkpoint_with_its_tokenizer(
-    kind: str, toy_runs: Path, tmp_path: Path
-) -> None:
+def test_pre_training_goes_on_from_a_checkpoint_with_its_tokenizer(kind, toy_runs, tmp_path):
     folder = saved(
         host(kind, **SIZES).to(torch.bfloat16), published("roberta", tmp_path / "checkpoint")
     )
@@ -148,9 +140,7 @@ def test_pre_training_goes_on_from_a_checkpoint_with_its_tokenizer(
 @pytest.mark.parametrize(
     "kind", ["BertForMaskedLM", "BertModel", "BertForSequenceClassification", "RoFormerModel"]
 )
-def test_a_published_checkpoint_is_counted(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_published_checkpoint_is_counted(kind, tmp_path, capsys):
     theirs = host(kind)
     assert main(["params", f"network={saved(theirs, tmp_path)}"]) == 0
     numbers = json.loads(capsys.readouterr().out)

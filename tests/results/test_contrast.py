@@ -46,7 +46,7 @@ def all_p(scores: np.ndarray) -> np.ndarray:
     return np.array([each.p for each in tested if each])
 
 
-def test_two_rows_alone_are_paired() -> None:
+def test_two_rows_alone_are_paired():
     rows = drawn(np.random.default_rng(0), [70.0, 71.0], 5, shared=3.0)
     tested = difference(rows, "0", "1")
     assert tested.p == pytest.approx(
@@ -54,9 +54,7 @@ def test_two_rows_alone_are_paired() -> None:
     )
 
 
-def test_rows_that_differ_no_more_than_chance_has_it_are_pooled_with_all_degrees_of_freedom() -> (
-    None
-):
+def test_rows_that_differ_no_more_than_chance_has_it_are_pooled_with_all_degrees_of_freedom():
     means, square = (
         np.array([70.0, 71.0, 75.0, 72.0]),
         np.array([[0.0, 1, 2], [0, 2, 1], [1, 0, 2.1], [2.1, 1, 0]]),
@@ -70,7 +68,7 @@ def test_rows_that_differ_no_more_than_chance_has_it_are_pooled_with_all_degrees
     assert tested.error == pytest.approx(np.sqrt((rest**2).sum() / 6 * 2 / 3))
 
 
-def test_the_moderated_variance_is_smyths() -> None:
+def test_the_moderated_variance_is_smyths():
     """Written out once more: moments of log s² over all pairs, solved by bisection, and the mean of
     the two variances."""
     chance = np.random.default_rng(3)
@@ -92,9 +90,7 @@ def test_the_moderated_variance_is_smyths() -> None:
     assert tested.alone.p == pytest.approx(stats.ttest_rel(scores[0], scores[1]).pvalue)
 
 
-def test_a_row_that_is_constant_by_theorem_adds_nothing_to_an_error_and_stays_outside_the_pool() -> (
-    None
-):
+def test_a_row_that_is_constant_by_theorem_adds_nothing_to_an_error_and_stays_outside_the_pool():
     rows = drawn(np.random.default_rng(0), [1.5, 1.4, 1.3], 3, 0.05) | {
         "quiet": {0: 0.050, 1: 0.056, 2: 0.062}
     }
@@ -104,19 +100,19 @@ def test_a_row_that_is_constant_by_theorem_adds_nothing_to_an_error_and_stays_ou
     assert difference(with_none, "0", "1") == difference(rows, "0", "1")
 
 
-def test_without_several_pre_trainings_nothing_is_known() -> None:
+def test_without_several_pre_trainings_nothing_is_known():
     assert difference({"a": {0: 70.0}, "b": {0: 75.0}}, "a", "b") is None
     assert spread({"a": {0: 70.0}, "b": {0: 75.0}}, "a") is None
 
 
-def test_a_row_of_one_pre_training_borrows_the_error_of_the_others() -> None:
+def test_a_row_of_one_pre_training_borrows_the_error_of_the_others():
     rows = drawn(np.random.default_rng(0), [70.0, 71.0], 5) | {"alone": {0: 60.0}}
     tested = difference(rows, "alone", "0")
     assert tested.freedom == 8  # its variance that of the rows, 2 × 4 degrees of freedom
     assert tested.high < 0
 
 
-def test_rows_of_one_pre_training_and_one_seed_borrow_the_error_of_pairs() -> None:
+def test_rows_of_one_pre_training_and_one_seed_borrow_the_error_of_pairs():
     rows = drawn(np.random.default_rng(0), [70.0, 71.0], 5, shared=9.0) | {
         "a": {0: 60.0},
         "b": {0: 61.0},
@@ -125,7 +121,7 @@ def test_rows_of_one_pre_training_and_one_seed_borrow_the_error_of_pairs() -> No
     assert (tested.n, tested.freedom, tested.error) == (1, 4, pytest.approx(pair.error * 5**0.5))
 
 
-def test_a_row_at_the_constant_answer_is_tested_by_itself() -> None:
+def test_a_row_at_the_constant_answer_is_tested_by_itself():
     rows = drawn(np.random.default_rng(0), [70.0, 71.0, 72.0], 4) | {
         "constant": dict.fromkeys(range(4), 50.0)
     }
@@ -137,7 +133,7 @@ def test_a_row_at_the_constant_answer_is_tested_by_itself() -> None:
     )
 
 
-def test_rows_of_different_seeds_are_not_paired() -> None:
+def test_rows_of_different_seeds_are_not_paired():
     # their spreads are alike
     rows = {"a": {0: 70.0, 1: 71.0, 2: 73.0, 3: 72.0}, "b": {4: 69.1, 5: 70.0, 6: 72.2, 7: 71.0}}
     tested = difference(rows, "a", "b")
@@ -147,7 +143,7 @@ def test_rows_of_different_seeds_are_not_paired() -> None:
     )
 
 
-def test_the_spread_between_pre_trainings_has_what_seeds_do_in_it() -> None:
+def test_the_spread_between_pre_trainings_has_what_seeds_do_in_it():
     chance = np.random.default_rng(0)
     found = [spread(drawn(chance, [70.0] * 6, 4, error=1.0, shared=1.0), "0") for _ in range(TIMES)]
     assert np.mean([each.variance for each in found if each]) == pytest.approx(2.0, rel=0.25)
@@ -156,7 +152,7 @@ def test_the_spread_between_pre_trainings_has_what_seeds_do_in_it() -> None:
     )
 
 
-def test_the_test_of_equal_spreads_does_not_depend_on_the_order_of_rows_and_runs() -> None:
+def test_the_test_of_equal_spreads_does_not_depend_on_the_order_of_rows_and_runs():
     chance = np.random.default_rng(0)
     rows = {
         str(place): dict(enumerate(chance.normal(0, 1 + place, 2 + place % 3)))
@@ -168,7 +164,7 @@ def test_the_test_of_equal_spreads_does_not_depend_on_the_order_of_rows_and_runs
     assert first == second
 
 
-def test_without_a_difference_one_is_seldom_found() -> None:
+def test_without_a_difference_one_is_seldom_found():
     chance = np.random.default_rng(0)
     tested = [
         difference(drawn(chance, [70.0] * 8, 3, shared=2.0), "0", "1") for _ in range(2 * TIMES)
@@ -176,7 +172,7 @@ def test_without_a_difference_one_is_seldom_found() -> None:
     assert np.mean([each is not None and each.p < 0.05 for each in tested]) <= 0.07
 
 
-def test_effects_of_the_papers_size_are_found_with_three_seeds() -> None:
+def test_effects_of_the_papers_size_are_found_with_three_seeds():
     """C01: three mechanisms above absolute positions, by 3.4, 3.6 and 4.1 GLUE, at a standard
     deviation of one point."""
     chance = np.random.default_rng(0)
@@ -217,7 +213,7 @@ POOL = float(np.sqrt((SPREADS**2).mean()))
 
 
 @SEEDS
-def test_with_spreads_as_unequal_as_the_committed_tables_the_size_is_kept(seeds: int) -> None:
+def test_with_spreads_as_unequal_as_the_committed_tables_the_size_is_kept(seeds):
     chance = np.random.default_rng(0)
     effects = chance.normal(0, 0.05, (SEVERAL // 2, seeds))
     p = [
@@ -230,7 +226,7 @@ def test_with_spreads_as_unequal_as_the_committed_tables_the_size_is_kept(seeds:
 @pytest.mark.parametrize(
     "seeds", [2, *(pytest.param(seeds, marks=pytest.mark.full) for seeds in (3, 5))]
 )
-def test_with_rows_on_their_way_apart_an_interval_covers_in_each_kind_of_pair(seeds: int) -> None:
+def test_with_rows_on_their_way_apart_an_interval_covers_in_each_kind_of_pair(seeds):
     """Eleven rows that know the order, and three that find it at chance times."""
     chance = np.random.default_rng(1)
     late = {"11": 0.28, "12": 0.1, "13": 0.05}
@@ -254,7 +250,7 @@ def test_with_rows_on_their_way_apart_an_interval_covers_in_each_kind_of_pair(se
     assert all(0.93 <= share <= 0.97 for share in shares.values()), shares
 
 
-def test_a_difference_of_two_quiet_rows_is_found_with_three_seeds() -> None:
+def test_a_difference_of_two_quiet_rows_is_found_with_three_seeds():
     """0.05 nats between two rows whose spread is a tenth of the pool's."""
     chance = np.random.default_rng(0)
     found = []
@@ -271,7 +267,7 @@ def test_a_difference_of_two_quiet_rows_is_found_with_three_seeds() -> None:
 
 
 @SEEDS
-def test_the_test_of_equal_spreads_has_its_size_and_power_at_few_seeds(seeds: int) -> None:
+def test_the_test_of_equal_spreads_has_its_size_and_power_at_few_seeds(seeds):
     chance = np.random.default_rng(seeds)
 
     def rejects(spreads: np.ndarray) -> float:
@@ -290,7 +286,7 @@ def test_the_test_of_equal_spreads_has_its_size_and_power_at_few_seeds(seeds: in
 
 
 @pytest.mark.parametrize("is_crossed", [True, False])
-def test_the_fit_is_that_of_statsmodels(is_crossed: bool) -> None:
+def test_the_fit_is_that_of_statsmodels(is_crossed):
     chance = np.random.default_rng(0)
     rows = {}
     for row in (0, 2, 1, 3):  # in the order of `_cells`
@@ -308,7 +304,7 @@ def test_the_fit_is_that_of_statsmodels(is_crossed: bool) -> None:
     )
 
 
-def test_the_correction_for_many_tests_is_scipy_s() -> None:
+def test_the_correction_for_many_tests_is_scipy_s():
     p_values = np.random.default_rng(0).random(40) ** 3
     assert benjamini_hochberg(list(p_values)) == pytest.approx(
         list(stats.false_discovery_control(p_values)), rel=1e-12

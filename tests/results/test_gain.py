@@ -41,9 +41,7 @@ def scale(documents: list[float] | None = None) -> Scale:
     ("documents", "over"),
     [(None, "4 held-out examples"), ([0.0, 0.0, 1.0, 1.0], "2 held-out documents")],
 )
-def test_a_difference_says_how_much_other_held_out_text_would_change_it(
-    documents: list[float] | None, over: str
-) -> None:
+def test_a_difference_says_how_much_other_held_out_text_would_change_it(documents, over):
     found = gain(scale(documents), ("fixed", "none"), "loss")
     assert found is not None
     half = {
@@ -55,7 +53,7 @@ def test_a_difference_says_how_much_other_held_out_text_would_change_it(
     )
 
 
-def test_documents_count_whichever_network_has_kept_them() -> None:
+def test_documents_count_whichever_network_has_kept_them():
     found = scale([0.0, 0.0, 1.0, 1.0])
     older = found.values["fixed"]["loss"][0]
     assert older.figure is not None
@@ -66,7 +64,7 @@ def test_documents_count_whichever_network_has_kept_them() -> None:
     )
 
 
-def test_losses_of_other_examples_say_nothing_of_it() -> None:
+def test_losses_of_other_examples_say_nothing_of_it():
     one = scale()
     others = replace(one.values["none"]["loss"][0], figure=Figure(1.0, parts=np.ones((2, 4))))
     one.values["none"]["loss"] = [others, one.values["none"]["loss"][1]]
@@ -75,7 +73,7 @@ def test_losses_of_other_examples_say_nothing_of_it() -> None:
     assert "held-out examples" not in found.text
 
 
-def test_differences_in_nats_have_three_decimals() -> None:
+def test_differences_in_nats_have_three_decimals():
     assert [digits(column) for column in ("loss", "shuffle_gap", "same_word_pairs", "cola")] == [
         3,
         3,

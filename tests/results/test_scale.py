@@ -61,7 +61,7 @@ def rows(tmp_path: Path) -> list[PlannedRow]:
     return plan_table(load(str(write_experiment(tmp_path, **changes))))
 
 
-def test_runs_are_found_by_what_they_are(rows: list[PlannedRow]) -> None:
+def test_runs_are_found_by_what_they_are(rows):
     for row in rows:
         finish_row(row)
     (found,) = read(ROWS)
@@ -81,7 +81,7 @@ def test_runs_are_found_by_what_they_are(rows: list[PlannedRow]) -> None:
     assert by_seeds(found.values["fixed"]["loss"]) == {(0, 0): -3.0}
 
 
-def test_what_is_not_finished_or_of_older_code_is_left_out(rows: list[PlannedRow]) -> None:
+def test_what_is_not_finished_or_of_older_code_is_left_out(rows):
     none, fixed = rows
     finish_row(none)
     finish_row(fixed)
@@ -95,9 +95,7 @@ def test_what_is_not_finished_or_of_older_code_is_left_out(rows: list[PlannedRow
     assert (list(found), found.older) == ([], 1)
 
 
-def test_runs_of_a_seed_that_chose_rates_are_left_out_at_every_scale(
-    rows: list[PlannedRow], tmp_path: Path
-) -> None:
+def test_runs_of_a_seed_that_chose_rates_are_left_out_at_every_scale(rows, tmp_path):
     files = [
         replace(load("demo"), file=Path(f"{name}.yaml"), **of_file)
         for name, of_file in (("sweep", {"pretrain_seeds": [8]}), ("best", {"tuned": "sweep"}))
@@ -110,7 +108,7 @@ def test_runs_of_a_seed_that_chose_rates_are_left_out_at_every_scale(
     assert found.pilots == 2
 
 
-def test_no_table_about_claims_trains_with_a_seed_that_chose_rates() -> None:
+def test_no_table_about_claims_trains_with_a_seed_that_chose_rates():
     files = experiments()
     assert (seeds := pilot_seeds(files))
     assert not [
@@ -120,7 +118,7 @@ def test_no_table_about_claims_trains_with_a_seed_that_chose_rates() -> None:
     ]
 
 
-def test_another_number_of_steps_is_another_scale(rows: list[PlannedRow], tmp_path: Path) -> None:
+def test_another_number_of_steps_is_another_scale(rows, tmp_path):
     longer = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["pretrain.steps=9"])
     more = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["data.pairs=50"])
     for row in (*rows, *longer, *more):
@@ -129,9 +127,7 @@ def test_another_number_of_steps_is_another_scale(rows: list[PlannedRow], tmp_pa
     assert sorted(scale.meaning["steps"] for scale in found) == [3, 3, 9]
 
 
-def test_a_network_that_was_trained_further_is_in_no_row_and_no_run_of_older_code(
-    rows: list[PlannedRow],
-) -> None:
+def test_a_network_that_was_trained_further_is_in_no_row_and_no_run_of_older_code(rows):
     none, fixed = (row.pretrainings[0] for row in rows)
     for run in (none, fixed):
         inputs = {name: str(needed.path) for name, needed in run.inputs.items()}
@@ -145,7 +141,7 @@ def test_a_network_that_was_trained_further_is_in_no_row_and_no_run_of_older_cod
     assert found.older == 0
 
 
-def test_one_protocol_of_fine_tuning_a_column(rows: list[PlannedRow], tmp_path: Path) -> None:
+def test_one_protocol_of_fine_tuning_a_column(rows, tmp_path):
     for row in rows:
         finish_row(row)
     other = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["finetune.steps=99"])[0]
@@ -157,9 +153,7 @@ def test_one_protocol_of_fine_tuning_a_column(rows: list[PlannedRow], tmp_path: 
     assert by_seeds(found.values["fixed"]["cola"])[0, 0] == 30.0
 
 
-def test_a_run_with_a_damaged_record_is_in_no_scale(
-    rows: list[PlannedRow], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_with_a_damaged_record_is_in_no_scale(rows, capsys):
     for row in rows:
         finish_row(row)
     none, fixed = rows
@@ -178,9 +172,7 @@ def test_a_run_with_a_damaged_record_is_in_no_scale(
     }
 
 
-def test_shuffle_gaps_that_were_kept_beside_the_runs_are_read(
-    rows: list[PlannedRow], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_shuffle_gaps_that_were_kept_beside_the_runs_are_read(rows, capsys):
     for row in rows:
         finish_row(row)
     folder = rows[1].pretrainings[0].path / "order"
@@ -202,9 +194,7 @@ def test_shuffle_gaps_that_were_kept_beside_the_runs_are_read(
     assert "damaged results" in capsys.readouterr().err
 
 
-def test_rows_of_another_position_lr_are_of_the_same_scale_and_the_tuned_one_counts(
-    rows: list[PlannedRow], tmp_path: Path
-) -> None:
+def test_rows_of_another_position_lr_are_of_the_same_scale_and_the_tuned_one_counts(rows, tmp_path):
     finish_row(rows[0])
     for rate, seeds in ((3, (8,)), (10, (8, 0, 1))):  # tried on one seed, and chosen
         for seed in seeds:
@@ -217,9 +207,7 @@ def test_rows_of_another_position_lr_are_of_the_same_scale_and_the_tuned_one_cou
     }
 
 
-def test_of_equally_many_seeds_those_with_a_rate_of_the_convolution_s_own_count(
-    rows: list[PlannedRow], tmp_path: Path
-) -> None:
+def test_of_equally_many_seeds_those_with_a_rate_of_the_convolution_s_own_count(rows, tmp_path):
     finish_row(rows[0])
     for seed in (0, 1):
         both = [("recipe.position_lr=30", f"recipe.conv_lr={rate}") for rate in (10, 3, 9)]
@@ -234,9 +222,7 @@ def test_of_equally_many_seeds_those_with_a_rate_of_the_convolution_s_own_count(
     assert [(recipe["position_lr"], recipe["conv_lr"]) for recipe in recipes] == [(30, 3), (30, 3)]
 
 
-def test_a_scheme_travels_with_the_rates_of_its_own_parameters(
-    rows: list[PlannedRow], tmp_path: Path
-) -> None:
+def test_a_scheme_travels_with_the_rates_of_its_own_parameters(rows, tmp_path):
     made: dict[str, list[str]] = {"triangle": ["position=dual_triangle"]}
     made |= {
         conv: ["position=none", f"conv={conv}", "recipe.conv_lr=3"]
@@ -273,9 +259,7 @@ def test_a_scheme_travels_with_the_rates_of_its_own_parameters(
     ("key", "values"),
     [("recipe.lr", ["0.001", "0.003"]), ("pretrain.packing", ["document", "pair"])],
 )
-def test_scales_that_differ_in_one_dial_alone_have_different_labels(
-    key: str, values: list[str], rows: list[PlannedRow], tmp_path: Path
-) -> None:
+def test_scales_that_differ_in_one_dial_alone_have_different_labels(key, values, rows, tmp_path):
     for value in values:
         train(tmp_path, f"{key}={value}")
     labels = [scale.label.rpartition(" ")[2] for scale in read(ROWS)]

@@ -18,7 +18,7 @@ from relpos.results.statistics import (
 VALUES = [30.0, 32.0, 37.0, 31.0, 33.0, 34.0, 29.0, 35.0, 33.5, 30.5]
 
 
-def test_differences_of_other_seeds_by_hand() -> None:
+def test_differences_of_other_seeds_by_hand():
     other = [31.0, 30.0, 33.0]
     found = combined([(1.0, paired(VALUES)), (-1.0, paired(other))])
     own, theirs = np.var(VALUES, ddof=1) / 10, np.var(other, ddof=1) / 3
@@ -30,7 +30,7 @@ def test_differences_of_other_seeds_by_hand() -> None:
     )
 
 
-def test_paired_by_hand() -> None:
+def test_paired_by_hand():
     other = [value - 1 - place / 10 for place, value in enumerate(VALUES)]
     found = paired(VALUES, other)
     differences = 1 + np.arange(10) / 10
@@ -42,18 +42,18 @@ def test_paired_by_hand() -> None:
     assert unpaired.p > found.p  # what the seeds share is gone
 
 
-def test_pairs_without_spread() -> None:
+def test_pairs_without_spread():
     same, shifted = paired([1.0, 2.0], [1.0, 2.0]), paired([1.5, 2.5], [1.0, 2.0])
     assert (same.p, same.low, same.high) == (1.0, 0.0, 0.0)
     assert (shifted.p, shifted.low, shifted.high) == (0.0, 0.5, 0.5)
     assert paired([1.0], [2.0]) is None
 
 
-def test_a_family_without_tests_needs_no_correction() -> None:
+def test_a_family_without_tests_needs_no_correction():
     assert holm([]) == benjamini_hochberg([]) == []
 
 
-def test_a_correlation_has_the_error_of_a_correlation() -> None:
+def test_a_correlation_has_the_error_of_a_correlation():
     chance = np.random.default_rng(0)
     x, noise = chance.normal(size=(2, 500, 1500))
     y = 0.8 * x + 0.6 * noise
@@ -64,7 +64,7 @@ def test_a_correlation_has_the_error_of_a_correlation() -> None:
     assert standard_error(0.0, 400, "pearson_and_spearman") == 5.0
 
 
-def test_examples_of_one_document_are_no_witnesses_of_their_own() -> None:
+def test_examples_of_one_document_are_no_witnesses_of_their_own():
     chance = np.random.default_rng(0)
     sizes = chance.integers(5, 25, 40).astype(float)
     nats = chance.normal(0.1, 1.0, 40) * sizes
@@ -79,7 +79,7 @@ def test_examples_of_one_document_are_no_witnesses_of_their_own() -> None:
     assert clustered(*twice).error == pytest.approx(alone.error / sqrt(2), rel=0.02)
 
 
-def test_the_error_over_documents_is_that_of_drawing_documents() -> None:
+def test_the_error_over_documents_is_that_of_drawing_documents():
     chance = np.random.default_rng(1)
     documents = np.repeat(np.arange(60.0), chance.integers(1, 9, 60))
     sizes = chance.integers(5, 25, len(documents)).astype(float)

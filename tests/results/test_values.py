@@ -28,7 +28,7 @@ def scored(run: Run, score: float) -> None:
     finish(run, {"columns": {"cola": score}, "majority": {"cola": 0.0}, "examples": {"cola": 20}})
 
 
-def test_a_line_for_each_number_of_each_run(row: PlannedRow) -> None:
+def test_a_line_for_each_number_of_each_run(row):
     by_stage = by(read(), "stage")
     assert {each.column: each.value for each in by_stage["pretrain"]} == {
         LOSS: 3.0,
@@ -53,8 +53,8 @@ def test_a_line_for_each_number_of_each_run(row: PlannedRow) -> None:
 
 
 def test_a_fine_tuning_of_a_fine_tuning_belongs_to_the_same_pre_training_and_was_made_in_another_way(
-    row: PlannedRow,
-) -> None:
+    row,
+):
     first = row.tunings[0].run
     second = first.path.with_name("second-0123456789ab")
     record = read_record(first.path)
@@ -67,14 +67,14 @@ def test_a_fine_tuning_of_a_fine_tuning_belongs_to_the_same_pre_training_and_was
     assert (one.is_current, two.is_current) == (True, False)  # its identity is that of the first
 
 
-def test_answers_that_were_kept_are_found(row: PlannedRow) -> None:
+def test_answers_that_were_kept_are_found(row):
     file = row.tunings[0].run.path / "dev" / "cola.tsv"
     write_text(file, "prediction\ttarget\n1\t1\n0\t1\n")
     [score] = select(read(), column="cola")
     assert score.answers == file
 
 
-def test_snapshots_are_lines_of_their_own(row: PlannedRow) -> None:
+def test_snapshots_are_lines_of_their_own(row):
     from relpos.stages.measure import VERSION
 
     for percent, gap in ((50, 0.25), (100, 0.75)):
@@ -102,9 +102,7 @@ def test_snapshots_are_lines_of_their_own(row: PlannedRow) -> None:
     }
 
 
-def test_the_loss_has_the_examples_that_were_kept_with_the_gap_and_of_no_other_measure(
-    row: PlannedRow,
-) -> None:
+def test_the_loss_has_the_examples_that_were_kept_with_the_gap_and_of_no_other_measure(row):
     from relpos.stages.measure import VERSION
 
     of_each = {"loss": [6.0, 4.0], "all": [1.0, 2.0], "predicted": [2, 2], "document": [0, 0]}

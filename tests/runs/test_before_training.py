@@ -1,7 +1,6 @@
 """What cannot be trained, or not be evaluated, is refused before the training."""
 
 from contextlib import nullcontext
-from pathlib import Path
 
 import pytest
 
@@ -21,15 +20,13 @@ SMALL = [
 ]
 
 
-def test_a_first_phase_longer_than_a_table_of_positions_is_refused() -> None:
+def test_a_first_phase_longer_than_a_table_of_positions_is_refused():
     run = plan(compose("pretrain", ["first.share=0.5", "first.length=256"]))
     with pytest.raises(RelposError, match="a sequence of 256 tokens is too long"):
         refuse_impossible(run)
 
 
-def test_held_out_text_without_an_example_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_held_out_text_without_an_example_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
     single = [f'{{"text": "The dog saw {number} cats."}}\n' for number in range(1500)]
     several = [
@@ -49,7 +46,7 @@ def test_held_out_text_without_an_example_is_refused(
         relpos.run(compose("pretrain", given))
 
 
-def test_a_task_that_is_its_own_intermediate_task_is_refused(tmp_path: Path) -> None:
+def test_a_task_that_is_its_own_intermediate_task_is_refused(tmp_path):
     for split in ("train", "dev"):
         (tmp_path / f"{split}.tsv").write_text("text\tlabel\na dog\tyes\na cat\tno\n")
     file = tmp_path / "own.yaml"
@@ -58,9 +55,7 @@ def test_a_task_that_is_its_own_intermediate_task_is_refused(tmp_path: Path) -> 
         plan(compose("finetune", [f"task={file}"]))
 
 
-def test_a_mistake_in_a_test_file_shows_before_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_in_a_test_file_shows_before_training(tmp_path, monkeypatch):
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
     for split in ("train", "dev"):
         (tmp_path / f"{split}.tsv").write_text("text\tlabel\na dog\tyes\na cat\tno\n")
@@ -89,16 +84,14 @@ def test_a_mistake_in_a_test_file_shows_before_training(
     assert not (run.path / "metrics.jsonl").exists()
 
 
-def test_a_configuration_that_makes_no_run_is_refused_in_one_line() -> None:
+def test_a_configuration_that_makes_no_run_is_refused_in_one_line():
     with pytest.raises(
         RelposError, match="makes no run; those of data, pretrain and finetune make one"
     ):
         relpos.run(compose("params"))
 
 
-def test_files_that_change_between_a_plan_and_its_turn_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_change_between_a_plan_and_its_turn_are_refused(tmp_path, monkeypatch):
     """Their store would have the identity, and be taken for that, of the text as it was."""
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
     text, train = tmp_path / "text.txt", tmp_path / "train.tsv"
@@ -124,9 +117,7 @@ def test_files_that_change_between_a_plan_and_its_turn_are_refused(
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_kernel_that_does_not_serve_the_scheme_is_refused_before_the_store_is_made(
-    precision: str,
-) -> None:
+def test_a_kernel_that_does_not_serve_the_scheme_is_refused_before_the_store_is_made(precision):
     asked = ["speed.kernel=fused", f"precision={precision}"]
     for position in ("composite", "rope", "absolute"):
         refuse_impossible(plan(compose("pretrain", [f"position={position}", *asked])))
@@ -136,7 +127,7 @@ def test_a_kernel_that_does_not_serve_the_scheme_is_refused_before_the_store_is_
         refuse_impossible(plan(compose("pretrain", ["position=shaw", *asked])))
 
 
-def test_parts_whose_tables_of_values_have_no_sum_are_refused_before_the_store_is_made() -> None:
+def test_parts_whose_tables_of_values_have_no_sum_are_refused_before_the_store_is_made():
     shaw = "{_target_: relpos.model.position.Dynamic, k: 2, value: true, outside: %s}"
     for ends, expectation in (
         (("clamp", "clamp"), nullcontext()),
@@ -149,9 +140,7 @@ def test_parts_whose_tables_of_values_have_no_sum_are_refused_before_the_store_i
 
 
 @pytest.mark.parametrize("asked", ["speed.accelerator=gpu", "speed.kernel=triton"])
-def test_a_gpu_that_is_not_there_is_refused_before_the_store_is_made(
-    asked: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_that_is_not_there_is_refused_before_the_store_is_made(asked, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
     with pytest.raises(RelposError, match=f"^{asked}: torch finds no GPU on this machine"):

@@ -32,7 +32,7 @@ def record(run: Run, **changes: Any) -> dict[str, Any]:
     return told | {"fit_seconds": SECONDS} | costs(run) | changes
 
 
-def test_the_operations_are_those_of_all_tokens_of_all_steps() -> None:
+def test_the_operations_are_those_of_all_tokens_of_all_steps():
     run = pretraining()
     tokens = run.meaning["steps"] * run.meaning["batch"] * run.meaning["length"]
     assert costs(run)["flops_per_token"] * tokens == pytest.approx(costs(run)["flops"])
@@ -46,7 +46,7 @@ def estimate(*records: dict[str, Any]) -> Estimate:
     return made
 
 
-def test_runs_take_their_operations_at_the_rate_of_all_finished_ones_of_the_stage() -> None:
+def test_runs_take_their_operations_at_the_rate_of_all_finished_ones_of_the_stage():
     wanted, tuned = (
         pretraining("steps=3000"),
         plan(relpos.compose("finetune", ["size=tiny", "task=cola"])),
@@ -76,23 +76,19 @@ def test_runs_take_their_operations_at_the_rate_of_all_finished_ones_of_the_stag
     ],
     ids=str,
 )
-def test_records_of_some_steps_alone_and_damaged_ones_tell_nothing(changes: dict[str, Any]) -> None:
+def test_records_of_some_steps_alone_and_damaged_ones_tell_nothing(changes):
     assert estimate(record(pretraining("seed=1"), **changes)).seconds([pretraining()]) is None
 
 
 @pytest.mark.parametrize("machine", [HERE, HERE | {"gpus": ["a GPU"]}])
-def test_a_measured_rate_counts_on_its_hardware_until_a_run_has_finished(
-    machine: dict[str, Any],
-) -> None:
+def test_a_measured_rate_counts_on_its_hardware_until_a_run_has_finished(machine):
     write_json(runs_root() / "rate.json", {"hardware": machine, "operations_per_second": 1e9})
     seconds = Estimate().seconds([pretraining()])
     assert seconds == (costs(pretraining())["flops"] / 1e9 if machine is HERE else None)
     assert estimate(record(pretraining())).seconds([pretraining()]) == pytest.approx(SECONDS)
 
 
-def test_what_is_left_of_runs_under_way_is_at_their_own_speed_and_that_of_others_at_theirs() -> (
-    None
-):
+def test_what_is_left_of_runs_under_way_is_at_their_own_speed_and_that_of_others_at_theirs():
     runs = [pretraining(f"seed={seed}") for seed in range(3)]
     told = Estimate()
     assert told.left(runs, []) == ""
@@ -104,7 +100,7 @@ def test_what_is_left_of_runs_under_way_is_at_their_own_speed_and_that_of_others
     assert told.left(runs[1:], runs[1:2]) == "about 2:05 left"
 
 
-def test_a_run_that_has_finished_meanwhile_counts() -> None:
+def test_a_run_that_has_finished_meanwhile_counts():
     told = Estimate()
     assert told.left([pretraining()], []) == ""
     told.add(record(pretraining("seed=1")))

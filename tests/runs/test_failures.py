@@ -146,8 +146,8 @@ def told(run: Run) -> str | None:
     ("stage", "share"), [("pretrain", 0.7), pytest.param("finetune", 0.3, marks=pytest.mark.full)]
 )
 def test_a_run_goes_on_after_any_operation_on_a_file_has_failed(
-    stage: str, share: float, toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    stage, share, toy_runs, tmp_path, monkeypatch
+):
     overrides = OVERRIDES
     if stage == "finetune":
         overrides = [
@@ -184,8 +184,8 @@ def test_a_run_goes_on_after_any_operation_on_a_file_has_failed(
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_while_the_first_is_served_does_not_leave_a_run_running(
-    first: signal.Signals, toy_runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    first, toy_runs, monkeypatch
+):
     run = pretend()
     update: Callable[..., None] = Run.update
 
@@ -217,8 +217,6 @@ def _interrupt(number: int, _: object) -> None:
     raise KeyboardInterrupt(number)
 
 
-def test_a_training_in_which_nothing_is_masked_is_refused(
-    toy_runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_training_in_which_nothing_is_masked_is_refused(toy_runs, capsys):
     assert main(["pretrain", "steps=2", "batch=1", "recipe.masking=0.000001", "evaluations=1"]) == 1
     assert "in 2 steps no token was masked" in capsys.readouterr().err

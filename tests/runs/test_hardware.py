@@ -1,7 +1,5 @@
 """What a record says of the machine."""
 
-from pathlib import Path
-
 import pytest
 
 from relpos.runs.cost import hardware
@@ -18,9 +16,7 @@ FLAGS = "processor\t: 0\nmodel name\t: a CPU\nflags\t\t: fpu sse2 {}\n\nprocesso
         ("", None),
     ],
 )
-def test_the_widest_vector_instructions_are_recorded(
-    flags: str, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_widest_vector_instructions_are_recorded(flags, expected, tmp_path, monkeypatch):
     (tmp_path / "cpuinfo").write_text(FLAGS.format(flags), encoding="utf-8")
     monkeypatch.setitem(hardware.__globals__, "CPUINFO", tmp_path / "cpuinfo")
     found = hardware()
@@ -28,9 +24,7 @@ def test_the_widest_vector_instructions_are_recorded(
     assert found.get("instructions") == expected
 
 
-def test_a_machine_without_that_file_has_a_processor_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_without_that_file_has_a_processor_all_the_same(tmp_path, monkeypatch):
     monkeypatch.setitem(hardware.__globals__, "CPUINFO", tmp_path / "nothing")
     assert hardware()["processor"]
     assert "instructions" not in hardware()

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 
@@ -42,9 +41,7 @@ EARLIER = [
 
 
 @pytest.mark.parametrize(("command", "overrides", "identity"), EARLIER)
-def test_a_run_of_an_earlier_version_is_found_by_the_same_overrides(
-    command: str, overrides: str, identity: str
-) -> None:
+def test_a_run_of_an_earlier_version_is_found_by_the_same_overrides(command, overrides, identity):
     assert plan(compose(command, overrides.split())).identity == identity
 
 
@@ -56,7 +53,7 @@ def finetune(*overrides: str) -> Run:
     return plan(compose("finetune", overrides))
 
 
-def test_a_dial_that_nothing_reads_changes_nothing() -> None:
+def test_a_dial_that_nothing_reads_changes_nothing():
     assert len({pretrain("position=none", f"kernels={s}").identity for s in (1, 3, 5)}) == 1
     assert pretrain("position=none", "k=2").identity == pretrain("position=none").identity
 
@@ -87,13 +84,13 @@ def test_a_dial_that_nothing_reads_changes_nothing() -> None:
         "vocabulary=100",
     ],
 )
-def test_what_changes_the_result_changes_the_identity(override: str) -> None:
+def test_what_changes_the_result_changes_the_identity(override):
     assert (
         pretrain("position=composite", override).identity != pretrain("position=composite").identity
     )
 
 
-def test_a_rate_for_each_part_changes_the_identity() -> None:
+def test_a_rate_for_each_part_changes_the_identity():
     merged = "position=absolute_tisa"
     assert pretrain(merged, "recipe.position_lr=[1,10]").identity != pretrain(merged).identity
 
@@ -122,17 +119,17 @@ def test_a_rate_for_each_part_changes_the_identity() -> None:
         "evaluations=2",
     ],
 )
-def test_machine_and_logging_do_not(override: str) -> None:
+def test_machine_and_logging_do_not(override):
     assert pretrain(override).identity == pretrain().identity
 
 
-def test_shuffled_text_has_the_pieces_of_the_text_as_it_stands() -> None:
+def test_shuffled_text_has_the_pieces_of_the_text_as_it_stands():
     natural, shuffled = pretrain(), pretrain("data.shuffle=2")
     assert shuffled.inputs["tokenizer"].identity == natural.inputs["tokenizer"].identity
     assert shuffled.inputs["store"].identity != natural.inputs["store"].identity
 
 
-def test_a_fine_tuning_starts_from_the_pre_training_that_its_overrides_name() -> None:
+def test_a_fine_tuning_starts_from_the_pre_training_that_its_overrides_name():
     run = finetune(
         "position=composite", "pretrain.seed=3", "pretrain.steps=40", "seed=1", "steps=5", "k=4"
     )
@@ -142,29 +139,29 @@ def test_a_fine_tuning_starts_from_the_pre_training_that_its_overrides_name() ->
     )
 
 
-def test_the_intermediate_task_is_a_run_of_its_own_with_the_same_seed() -> None:
+def test_the_intermediate_task_is_a_run_of_its_own_with_the_same_seed():
     rte = finetune("task=rte", "seed=5")
     assert rte.inputs["start"].identity == finetune("task=mnli", "seed=5").identity
     assert finetune("task=rte", "intermediate=none").inputs["start"].stage == "pretrain"
 
 
-def test_another_task_takes_its_own_numbers() -> None:
+def test_another_task_takes_its_own_numbers():
     cfg = compose("finetune", ["size=small", "task=cola"])
     other = plan(with_task(cfg, "qnli", seed=2))
     assert other.identity == finetune("size=small", "task=qnli", "seed=2").identity
 
 
-def test_a_plan_needs_no_data() -> None:
+def test_a_plan_needs_no_data():
     run = pretrain("data=files", "data.root=nowhere")
     assert run.state == "missing"
 
 
-def test_a_plan_travels_as_plain_values() -> None:
+def test_a_plan_travels_as_plain_values():
     run = finetune("task=rte")
     assert fitted(json.loads(json.dumps(asdict(run))), Description).run().identity == run.identity
 
 
-def test_a_file_that_changes_makes_another_run(tmp_path: Path) -> None:
+def test_a_file_that_changes_makes_another_run(tmp_path):
     corpus = tmp_path / "text.txt"
     corpus.write_text("one sentence\n")
     before = pretrain("data=files", f"data.corpus={corpus}").identity
@@ -172,9 +169,7 @@ def test_a_file_that_changes_makes_another_run(tmp_path: Path) -> None:
     assert pretrain("data=files", f"data.corpus={corpus}").identity != before
 
 
-def test_a_scheme_from_outside_is_known_by_its_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scheme_from_outside_is_known_by_its_source(tmp_path, monkeypatch):
     module = tmp_path / "outside_scheme.py"
     module.write_text(OUTSIDE)
     monkeypatch.syspath_prepend(tmp_path)
@@ -185,9 +180,7 @@ def test_a_scheme_from_outside_is_known_by_its_source(
     assert pretrain(*overrides).identity != before
 
 
-def test_how_text_is_read_is_part_of_the_identity_of_text_that_is_not_generated(
-    tmp_path: Path,
-) -> None:
+def test_how_text_is_read_is_part_of_the_identity_of_text_that_is_not_generated(tmp_path):
     (tmp_path / "a.txt").write_text("One.\n", encoding="utf-8")
     of_files, of_toy = (
         plan(compose("data", words)) for words in (["data=files", f"data.corpus={tmp_path}"], [])
@@ -197,7 +190,7 @@ def test_how_text_is_read_is_part_of_the_identity_of_text_that_is_not_generated(
     assert "reading" not in of_toy.meaning
 
 
-def test_a_folder_names_its_text_and_the_run_is_found_under_any_name(tmp_path: Path) -> None:
+def test_a_folder_names_its_text_and_the_run_is_found_under_any_name(tmp_path):
     names = {}
     for corpus in ("wiki", "other/news"):
         (tmp_path / corpus).mkdir(parents=True)

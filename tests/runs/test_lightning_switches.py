@@ -1,7 +1,6 @@
 """Callbacks and switches of Lightning's: what changes a result is part of the identity."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -26,7 +25,7 @@ def identity(*overrides: str) -> str:
         "trainer=debug",
     ],
 )
-def test_what_only_watches_is_no_part_of_the_identity(watching: str) -> None:
+def test_what_only_watches_is_no_part_of_the_identity(watching):
     assert identity(watching) == identity()
 
 
@@ -38,11 +37,11 @@ def test_what_only_watches_is_no_part_of_the_identity(watching: str) -> None:
         "trainer.fast_dev_run=true",
     ],
 )
-def test_what_changes_a_result_is_part_of_the_identity(changing: str) -> None:
+def test_what_changes_a_result_is_part_of_the_identity(changing):
     assert identity(changing) != identity()
 
 
-def test_a_callback_stops_a_training_and_another_logs_its_rates(toy_runs: Path) -> None:
+def test_a_callback_stops_a_training_and_another_logs_its_rates(toy_runs):
     stopping = ["patience=1", "min_delta=5"]
     dials = [f"callbacks.early_stopping.{dial}" for dial in stopping]
     chosen = "callbacks=[early_stopping,lr_monitor]"
@@ -53,7 +52,7 @@ def test_a_callback_stops_a_training_and_another_logs_its_rates(toy_runs: Path) 
     assert any("lr-AdamW/pg1" in line for line in lines)
 
 
-def test_a_fine_tuning_stops_by_a_column_of_its_task(toy_runs: Path) -> None:
+def test_a_fine_tuning_stops_by_a_column_of_its_task(toy_runs):
     before = ["pretrain.steps=2", "pretrain.batch=4", "data.pairs=64"]
     dials = ["monitor=cola", "mode=max", "patience=1", "min_delta=200"]
     overrides = ["task=cola", "size=tiny", "steps=8", "batch=4", "evaluations=4", *before]
@@ -75,12 +74,12 @@ def test_a_fine_tuning_stops_by_a_column_of_its_task(toy_runs: Path) -> None:
         ("trainer.profiler=slow", r"trainer\.profiler=slow"),
     ],
 )
-def test_a_wrong_switch_is_named_with_the_right_key(override: str, message: str) -> None:
+def test_a_wrong_switch_is_named_with_the_right_key(override, message):
     with pytest.raises(RelposError, match=message):
         relpos.compose("pretrain", [override])
 
 
-def test_a_file_may_not_name_a_callback_that_writes_anywhere() -> None:
+def test_a_file_may_not_name_a_callback_that_writes_anywhere():
     name = "pytorch_lightning.callbacks.ModelCheckpoint"
     with pytest.raises(RelposError, match=r"callbacks\.mine\._target_"):
         refuse(name, "callbacks", "callbacks.mine._target_")

@@ -36,7 +36,7 @@ def holder(folder: Path) -> tuple[subprocess.Popen[str], int]:
     return process, int(process.stdout.readline())
 
 
-def test_a_locked_run_is_not_taken_until_its_holder_is_killed(tmp_path: Path) -> None:
+def test_a_locked_run_is_not_taken_until_its_holder_is_killed(tmp_path):
     process, pid = holder(tmp_path)
     with locked(tmp_path, wait=False) as held:
         assert not held
@@ -48,14 +48,14 @@ def test_a_locked_run_is_not_taken_until_its_holder_is_killed(tmp_path: Path) ->
         assert held
 
 
-def test_asking_for_a_lock_writes_nothing(tmp_path: Path) -> None:
+def test_asking_for_a_lock_writes_nothing(tmp_path):
     with locked(tmp_path):
         before = (tmp_path / "claim.json").read_text(encoding="utf-8")
     assert not is_locked(tmp_path)
     assert (tmp_path / "claim.json").read_text(encoding="utf-8") == before
 
 
-def test_a_lock_in_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+def test_a_lock_in_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").write_text("x", encoding="utf-8")
     with (
         pytest.raises(
@@ -72,12 +72,8 @@ def test_a_lock_in_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> N
 )
 @pytest.mark.parametrize("below", ["", "runs"])
 def test_a_root_for_runs_that_cannot_be_made_is_one_line(
-    arguments: list[str],
-    below: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    arguments, below, tmp_path, monkeypatch, capsys
+):
     (tmp_path / "file").write_text("x", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "file" / below))
@@ -89,8 +85,8 @@ def test_a_root_for_runs_that_cannot_be_made_is_one_line(
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
 def test_a_file_system_without_locks_is_refused_and_nothing_is_left_to_wait_for(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    number, tmp_path, monkeypatch
+):
     """The lock that filelock takes instead stays when its holder is killed."""
 
     def missing(*_: object) -> None:
@@ -112,9 +108,7 @@ def test_a_file_system_without_locks_is_refused_and_nothing_is_left_to_wait_for(
 
 
 @pytest.mark.parametrize("content", ["[]", "{", "{}", "[" * 100_000])
-def test_a_holder_that_is_not_known_is_another_process(
-    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_holder_that_is_not_known_is_another_process(content, tmp_path, capsys):
     process, _ = holder(tmp_path)
     (tmp_path / "claim.json").write_text(content, encoding="utf-8")
     threading.Timer(0.5, process.kill).start()

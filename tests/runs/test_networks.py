@@ -51,7 +51,7 @@ def write_table(*rows: tuple[str, list[Path]], state: str = "finished") -> Path:
     return runs_root() / "tables" / "mine"
 
 
-def test_a_runs_folder_says_how_it_was_trained(folder: Path) -> None:
+def test_a_runs_folder_says_how_it_was_trained(folder):
     network = resolve(folder)
     assert (network.name, network.run, network.folder, network.path) == (
         NAME,
@@ -68,11 +68,11 @@ def test_a_runs_folder_says_how_it_was_trained(folder: Path) -> None:
     )
 
 
-def test_the_model_folder_of_a_run_is_that_run(folder: Path) -> None:
+def test_the_model_folder_of_a_run_is_that_run(folder):
     assert resolve(folder / "model") == resolve(folder.resolve())
 
 
-def test_a_snapshot_belongs_to_its_run(folder: Path) -> None:
+def test_a_snapshot_belongs_to_its_run(folder):
     network = resolve(folder / "snapshots" / "10.safetensors")
     assert (network.name, network.share, network.run, network.path.name) == (
         f"{NAME} at 10 %",
@@ -83,7 +83,7 @@ def test_a_snapshot_belongs_to_its_run(folder: Path) -> None:
     assert resolve(folder).snapshots() == {10: network, 50: resolve(folder).at(50)}
 
 
-def test_a_row_is_its_first_pre_training_or_all(folder: Path) -> None:
+def test_a_row_is_its_first_pre_training_or_all(folder):
     write_table(("fixed", [folder, folder]), ("none", []))
     assert resolve("mine:fixed").run == folder
     assert [(network.row, network.run) for network in networks_of("mine:fixed")] == [
@@ -91,7 +91,7 @@ def test_a_row_is_its_first_pre_training_or_all(folder: Path) -> None:
     ] * 2
 
 
-def test_a_tables_folder_stands_for_the_pre_trainings_of_all_rows(folder: Path) -> None:
+def test_a_tables_folder_stands_for_the_pre_trainings_of_all_rows(folder):
     table = write_table(("fixed", [folder]), ("tisa", [folder]))
     assert [network.row for network in networks_of(table)] == ["fixed", "tisa"]
 
@@ -117,7 +117,7 @@ def test_a_tables_folder_stands_for_the_pre_trainings_of_all_rows(folder: Path) 
         ("mine:none", "network=mine:none: no pre-training of this row is finished"),
     ],
 )
-def test_a_wrong_name_is_answered_by_what_is_there(folder: Path, name: str, said: str) -> None:
+def test_a_wrong_name_is_answered_by_what_is_there(folder, name, said):
     write_table(("fixed", [folder]), ("none", []))
     root = folder.parent.parent
     with pytest.raises(RelposError) as caught:
@@ -126,7 +126,7 @@ def test_a_wrong_name_is_answered_by_what_is_there(folder: Path, name: str, said
     assert "\n" not in str(caught.value)
 
 
-def test_runs_without_a_finished_network_are_refused(folder: Path) -> None:
+def test_runs_without_a_finished_network_are_refused(folder):
     record = read_record(folder)
     write_json(folder / "record.json", record | {"state": "failed"})
     with pytest.raises(
@@ -159,11 +159,11 @@ def trained(name: str, position: str, conv: str = "NoConv", share: int = 100) ->
         ([trained("one", "Tisa"), Network("bert", Path("bert"), Path("bert"))], ["tisa", "bert"]),
     ],
 )
-def test_labels_are_short_where_they_can_be(networks: list[Network], short: list[str]) -> None:
+def test_labels_are_short_where_they_can_be(networks, short):
     assert labels(networks) == short
 
 
-def test_the_labels_of_a_row_with_several_seeds_name_them(folder: Path) -> None:
+def test_the_labels_of_a_row_with_several_seeds_name_them(folder):
     write_table(("a", [folder]))
     one = networks_of("mine:a")[0]
     several = [Network(str(seed), folder, folder, row="b", seed=seed) for seed in (0, 1)]
@@ -175,15 +175,13 @@ def given(name: Path | str) -> tuple[str, dict[str, Any], str]:
     return run.name, run.meaning, str(run.path)
 
 
-def test_a_row_and_the_folder_of_its_run_are_the_same_start_of_a_training(folder: Path) -> None:
+def test_a_row_and_the_folder_of_its_run_are_the_same_start_of_a_training(folder):
     write_table(("fixed", [folder]))
     expected = (NAME, {"model": "0123456789ab"}, str(folder / "model"))
     assert given(folder) == given("mine:fixed") == expected
 
 
-def test_the_start_of_a_training_is_identified_by_its_weights_where_no_run_is_named(
-    folder: Path,
-) -> None:
+def test_the_start_of_a_training_is_identified_by_its_weights_where_no_run_is_named(folder):
     name, meaning, path = given(folder / "model")
     assert (name, path) == ("model", str(folder / "model"))
     assert [file for file, *_ in meaning["model"]] == ["model.safetensors"]
@@ -192,7 +190,7 @@ def test_the_start_of_a_training_is_identified_by_its_weights_where_no_run_is_na
     assert [file for file, *_ in meaning["model"]] == ["10.safetensors"]
 
 
-def test_a_row_needs_the_name_of_a_recipe(folder: Path) -> None:
+def test_a_row_needs_the_name_of_a_recipe(folder):
     with pytest.raises(
         RelposError,
         match="network=mine:fixed: the recipe must be named, too, as in recipe=finetune_small",
@@ -202,7 +200,7 @@ def test_a_row_needs_the_name_of_a_recipe(folder: Path) -> None:
     assert plan(compose("finetune", ["network=mine:fixed", *FINETUNE])).inputs["start"].name == NAME
 
 
-def test_a_snapshot_is_loaded_and_fine_tuned_like_any_network(toy_runs: Path) -> None:
+def test_a_snapshot_is_loaded_and_fine_tuned_like_any_network(toy_runs):
     overrides = ["size=tiny", "steps=2", "batch=4", "length=32", "evaluations=1", "snapshots=[50]"]
     trained = relpos.run(compose("pretrain", overrides)).path
     snapshot = trained / "snapshots" / "50.safetensors"
@@ -223,18 +221,14 @@ def test_a_snapshot_is_loaded_and_fine_tuned_like_any_network(toy_runs: Path) ->
         ({"inputs": None}, "damaged: its record or config.yaml lacks something"),
     ],
 )
-def test_a_record_that_lacks_something_is_one_line(
-    change: dict[str, Any], said: str, folder: Path
-) -> None:
+def test_a_record_that_lacks_something_is_one_line(change, said, folder):
     write_json(folder / "record.json", read_record(folder) | change)
     with pytest.raises(RelposError, match=re.escape(f"network={folder}: {said}")):
         resolve(folder)
 
 
 @pytest.mark.parametrize("longest", ["many", -1, None, [64]])
-def test_a_checkpoint_may_say_nothing_sensible_about_its_longest_input(
-    longest: Any, tmp_path: Path
-) -> None:
+def test_a_checkpoint_may_say_nothing_sensible_about_its_longest_input(longest, tmp_path):
     write_json(tmp_path / "config.json", {"model_type": "bert", "max_position_embeddings": longest})
     write_text(tmp_path / "model.safetensors", "")
     assert resolve(tmp_path).length == 128

@@ -4,7 +4,6 @@ exported folder."""
 import io
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +66,8 @@ def planned(*overrides: str) -> Run:
     "make", [bytes_of_bpe, pytest.param(sentencepiece_model, marks=pytest.mark.full)]
 )
 def test_a_strangers_tokenizer_trains_goes_on_and_is_exported_with_equal_ids(
-    make: Callable[[Path], Path], toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    make, toy_runs, tmp_path, monkeypatch
+):
     file = make(tmp_path / "theirs")
     run = planned(f"tokenizer={file}")
     step = Pretraining.training_step
@@ -120,7 +119,7 @@ def test_a_strangers_tokenizer_trains_goes_on_and_is_exported_with_equal_ids(
     assert torch.equal(again(ids, torch.ones_like(ids)), model(ids, torch.ones_like(ids)))
 
 
-def test_the_identity_is_that_of_the_content_and_defaults_keep_theirs(tmp_path: Path) -> None:
+def test_the_identity_is_that_of_the_content_and_defaults_keep_theirs(tmp_path):
     first, second = sentencepiece_model(tmp_path / "first"), tmp_path / "second"
     shutil.copyfile(first, second)
     identity = planned(f"tokenizer={first}").identity
@@ -154,9 +153,7 @@ def test_the_identity_is_that_of_the_content_and_defaults_keep_theirs(tmp_path: 
 
 
 @pytest.mark.parametrize("kind", ["bert", "vocab.txt", "run"])
-def test_the_tokenizer_of_a_checkpoints_folder_is_taken(
-    kind: str, toy_runs: Path, tmp_path: Path
-) -> None:
+def test_the_tokenizer_of_a_checkpoints_folder_is_taken(kind, toy_runs, tmp_path):
     folder = tmp_path / "checkpoint"
     if kind == "run":  # its tokenizer lies in model/
         shutil.copytree(next((toy_runs / "tokenizer").iterdir()), folder / "model")
@@ -178,7 +175,7 @@ def test_the_tokenizer_of_a_checkpoints_folder_is_taken(
     assert planned(f"tokenizer={tmp_path / 'copy'}").inputs["tokenizer"].identity == identity
 
 
-def test_a_vocabulary_alone_is_refused_in_plain_words(tmp_path: Path) -> None:
+def test_a_vocabulary_alone_is_refused_in_plain_words(tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\nthe\n")
     with pytest.raises(
         RelposError,
@@ -188,7 +185,7 @@ def test_a_vocabulary_alone_is_refused_in_plain_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_a_cased_tokenizer_with_bytes_is_trained_and_exported(kind: str, tmp_path: Path) -> None:
+def test_a_cased_tokenizer_with_bytes_is_trained_and_exported(kind, tmp_path):
     (tmp_path / "a.csv").write_text(
         "body\n" + "\n".join(f"Der Bäcker grüßt {n} Mädchen. Sie Grüßt zurück." for n in range(60))
     )
@@ -224,9 +221,7 @@ def test_a_cased_tokenizer_with_bytes_is_trained_and_exported(kind: str, tmp_pat
         (["network={folder}", "tokenizer={file}"], "the network comes from network="),
     ],
 )
-def test_what_does_not_go_together_is_refused_in_a_line(
-    overrides: list[str], said: str, tmp_path: Path, refused: Callable[..., str]
-) -> None:
+def test_what_does_not_go_together_is_refused_in_a_line(overrides, said, tmp_path, refused):
     file = sentencepiece_model(tmp_path / "theirs.model")
     named = [override.format(file=file, folder=tmp_path) for override in overrides]
     assert said in refused("pretrain", *named)

@@ -2,8 +2,6 @@
 
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +19,7 @@ from relpos.stages import pretrain
 
 
 @pytest.mark.parametrize("content", [b"", b'{"state": "fin', b"[1]", b"\xff\xfe", b"[" * 200_000])
-def test_a_damaged_record_is_one_line(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_record_is_one_line(tmp_path, content):
     (tmp_path / "record.json").write_bytes(content)
     with pytest.raises(
         RelposError, match=r"damaged record .*record\.json: delete the folder to start anew"
@@ -33,9 +31,7 @@ def test_a_damaged_record_is_one_line(tmp_path: Path, content: bytes) -> None:
     ("before", "after"),
     [('"steps": 2', '"steps": 20'), ('"state": "finished"', '"state": "failed"'), ('"é"', '"e"')],
 )
-def test_a_finished_record_that_a_hand_has_changed_is_one_line(
-    before: str, after: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finished_record_that_a_hand_has_changed_is_one_line(before, after, monkeypatch):
     monkeypatch.setattr(
         *working(STAGE, lambda _: {"steps": 2, "columns": {1: 2.5, 10: 1e-7}, "parts": ("é", None)})
     )
@@ -63,9 +59,7 @@ def test_a_finished_record_that_a_hand_has_changed_is_one_line(
         (None, "", None),
     ],
 )
-def test_impossible_values_are_named_where_nothing_is_sealed(
-    metrics: dict[str, object] | None, metric: str, said: str | None, tmp_path: Path
-) -> None:
+def test_impossible_values_are_named_where_nothing_is_sealed(metrics, metric, said, tmp_path):
     record = {"state": "finished", "metrics": metrics, "meaning": {"task": {"metric": metric}}}
     write_json(tmp_path / "record.json", record)
     if said is None:
@@ -75,9 +69,7 @@ def test_impossible_values_are_named_where_nothing_is_sealed(
             read_record(tmp_path)
 
 
-def test_a_run_of_a_worker_has_the_command_that_was_typed(
-    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_now: Callable[[], None]
-) -> None:
+def test_a_run_of_a_worker_has_the_command_that_was_typed(toy_runs, tmp_path, monkeypatch, as_now):
     monkeypatch.setattr(*working("pretrain", trains()))
     as_now()
     table = tmp_path / "t.yaml"
@@ -87,29 +79,27 @@ def test_a_run_of_a_worker_has_the_command_that_was_typed(
     assert read_record(run)["command"] == f"relpos reproduce table={table} engine=local workers=1"
 
 
-def test_a_run_of_a_script_has_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_a_script_has_the_scripts(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["mine.py", "two words"])
     run = execute(pretend())
     assert run.record["command"] == "mine.py 'two words'"
 
 
 @pytest.mark.parametrize("content", ["{}", '{"state": "failed"}', '{"stage": "pretrain"}'])
-def test_a_record_that_does_not_say_what_the_run_is_is_one_line(
-    content: str, tmp_path: Path
-) -> None:
+def test_a_record_that_does_not_say_what_the_run_is_is_one_line(content, tmp_path):
     (tmp_path / "record.json").write_text(content, encoding="utf-8")
     (tmp_path / "config.yaml").write_text("seed: 0", encoding="utf-8")
     with pytest.raises(RelposError, match=r"record\.json: no (stage|meaning)"):
         recorded(tmp_path)
 
 
-def test_an_empty_runs_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_runs_folder_is_refused(monkeypatch):
     monkeypatch.setenv("RELPOS_RUNS", "")
     with pytest.raises(RelposError, match="RELPOS_RUNS is empty"):
         runs_root()
 
 
-def test_the_seconds_of_a_run_are_those_of_all_its_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_seconds_of_a_run_are_those_of_all_its_starts(monkeypatch):
     run = pretend()
 
     def interrupted(_: object) -> dict[str, object]:
@@ -127,9 +117,7 @@ def test_the_seconds_of_a_run_are_those_of_all_its_starts(monkeypatch: pytest.Mo
     assert run.record["traceback"] is None
 
 
-def test_what_a_run_costs_is_asked_before_its_input_may_be_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_a_run_costs_is_asked_before_its_input_may_be_gone(monkeypatch):
     asked: list[str] = []
     monkeypatch.setattr(
         sys.modules["relpos.runs.execute"], "costs", lambda _: asked.append("costs") or {}
@@ -139,9 +127,7 @@ def test_what_a_run_costs_is_asked_before_its_input_may_be_gone(
     assert asked == ["costs", "work"]
 
 
-def test_a_pre_training_reads_its_tokenizer_before_it_trains(
-    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pre_training_reads_its_tokenizer_before_it_trains(toy_runs, monkeypatch):
     done: list[str] = []
 
     def fit(*_: object) -> None:

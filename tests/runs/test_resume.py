@@ -8,7 +8,6 @@ import signal
 import subprocess
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,9 +69,7 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     "more", [[], *(pytest.param(more, marks=pytest.mark.full) for more in WHOLE)]
 )
-def test_killed_and_continued_equals_uninterrupted(
-    toy_runs: Path, tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch, more: list[str]
-) -> None:
+def test_killed_and_continued_equals_uninterrupted(toy_runs, tmp_path, python, monkeypatch, more):
     overrides = [*OVERRIDES, *more]
     run = plan(compose("pretrain", overrides))
     process = subprocess.Popen(
@@ -106,8 +103,8 @@ def averages(run: Run) -> list[dict[str, float]]:
 
 
 def test_a_log_line_is_that_of_all_its_steps_where_the_run_was_interrupted_between(
-    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    toy_runs, tmp_path, monkeypatch
+):
     overrides = ["steps=8", "batch=8", "log_every=4", "evaluations=1", "speed.microbatch=4"]
     whole = averages(execute(plan(compose("pretrain", overrides))))
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "again"))
@@ -129,9 +126,7 @@ def test_a_log_line_is_that_of_all_its_steps_where_the_run_was_interrupted_betwe
     assert averages(run) == whole
 
 
-def test_a_run_whose_log_was_deleted_meanwhile_is_not_continued(
-    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_whose_log_was_deleted_meanwhile_is_not_continued(toy_runs, monkeypatch):
     run, step = (
         plan(compose("pretrain", ["steps=4", "batch=8", "log_every=1", "seed=6"])),
         Pretraining.training_step,
@@ -156,8 +151,8 @@ def evaluations(run: Run) -> list[dict[str, float]]:
 
 
 def test_an_evaluation_that_was_broken_off_at_the_step_of_a_checkpoint_is_made_up_for(
-    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    toy_runs, tmp_path, monkeypatch
+):
     overrides = ["steps=8", "batch=8", "checkpoint_every=2", "evaluations=4"]
     whole = execute(plan(compose("pretrain", overrides)))
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "again"))
@@ -182,9 +177,7 @@ def test_an_evaluation_that_was_broken_off_at_the_step_of_a_checkpoint_is_made_u
     assert run.metrics == whole.metrics
 
 
-def test_an_evaluation_in_the_log_is_not_made_again(
-    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_evaluation_in_the_log_is_not_made_again(toy_runs, monkeypatch):
     run = plan(
         compose("pretrain", ["steps=4", "batch=8", "checkpoint_every=2", "evaluations=1", "seed=5"])
     )
@@ -214,9 +207,7 @@ def test_an_evaluation_in_the_log_is_not_made_again(
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.full)]
 )
-def test_a_stop_signal_leaves_a_checkpoint(
-    toy_runs: Path, python: str, number: signal.Signals
-) -> None:
+def test_a_stop_signal_leaves_a_checkpoint(toy_runs, python, number):
     overrides = [*OVERRIDES, "steps=100000", "checkpoint_every=100000"]  # it does not end by itself
     run = plan(compose("pretrain", overrides))
     process = subprocess.Popen(
@@ -234,9 +225,7 @@ def test_a_stop_signal_leaves_a_checkpoint(
     assert list((run.path / "checkpoint").glob("last-*.ckpt"))
 
 
-def test_a_run_that_is_stopped_at_the_step_of_a_snapshot_has_it(
-    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_is_stopped_at_the_step_of_a_snapshot_has_it(toy_runs, monkeypatch):
     run = plan(compose("pretrain", [*OVERRIDES, "steps=4", "snapshots=[50]"]))
     step = Pretraining.training_step
 
@@ -257,7 +246,7 @@ def test_a_run_that_is_stopped_at_the_step_of_a_snapshot_has_it(
     assert all(torch.equal(whole[name], stopped[name]) for name in whole)
 
 
-def test_what_a_kill_left_half_written_is_removed_with_the_next_checkpoint(tmp_path: Path) -> None:
+def test_what_a_kill_left_half_written_is_removed_with_the_next_checkpoint(tmp_path):
     for name in (
         ".writing.ckpt.123",
         ".last-0123456789abcdef.ckpt.123",
@@ -271,8 +260,8 @@ def test_what_a_kill_left_half_written_is_removed_with_the_next_checkpoint(tmp_p
 
 
 def test_the_name_of_a_checkpoint_is_on_disk_before_the_earlier_one_is_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     (tmp_path / "last-0123456789abcdef.ckpt").write_bytes(b"earlier")
     flushed: list[int] = []
     flush = os.fsync
@@ -287,9 +276,7 @@ def test_the_name_of_a_checkpoint_is_on_disk_before_the_earlier_one_is_deleted(
     assert flushed[-1] == 2
 
 
-def test_the_checkpoint_is_there_until_the_record_says_finished(
-    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_checkpoint_is_there_until_the_record_says_finished(toy_runs, monkeypatch):
     run = plan(compose("pretrain", [*OVERRIDES, "steps=1"]))
     (run.path / "checkpoint").mkdir(parents=True)
     (run.path / "checkpoint" / "note").touch()
@@ -305,7 +292,7 @@ def test_the_checkpoint_is_there_until_the_record_says_finished(
     assert not (run.path / "checkpoint").exists()
 
 
-def test_a_damaged_checkpoint_is_refused_by_name(toy_runs: Path) -> None:
+def test_a_damaged_checkpoint_is_refused_by_name(toy_runs):
     run = plan(compose("pretrain", OVERRIDES))
     (run.path / "checkpoint").mkdir(parents=True)
     (run.path / "checkpoint" / "last-0123456789abcdef.ckpt").write_bytes(b"not this")
@@ -315,9 +302,7 @@ def test_a_damaged_checkpoint_is_refused_by_name(toy_runs: Path) -> None:
     assert (run.path / "checkpoint" / "last-0123456789abcdef.ckpt").exists()
 
 
-def test_a_forged_checkpoint_is_refused_by_name(
-    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forged_checkpoint_is_refused_by_name(toy_runs, monkeypatch):
     """Its name has its checksum; its content is no checkpoint, or one that ends somewhere."""
     from relpos.readers import sha256
 
@@ -377,7 +362,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_a_full_disk_keeps_the_checkpoint_before(toy_runs: Path, python: str) -> None:
+def test_a_full_disk_keeps_the_checkpoint_before(toy_runs, python):
     run = plan(compose("pretrain", OVERRIDES))
     done = subprocess.run(
         [python, "-c", FULL, "pretrain", *OVERRIDES], capture_output=True, text=True, check=False
@@ -392,12 +377,8 @@ def test_a_full_disk_keeps_the_checkpoint_before(toy_runs: Path, python: str) ->
 
 @pytest.mark.parametrize(("asked", "threads"), [(None, 2), (1, 1)], ids=["unasked", "asked"])
 def test_a_worker_goes_on_with_the_threads_of_the_record_unless_others_are_asked_for(
-    toy_runs: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    asked: int | None,
-    threads: int,
-) -> None:
+    toy_runs, tmp_path, monkeypatch, asked, threads
+):
     run = plan(compose("pretrain", ["steps=2", "batch=4", "evaluations=1"]))
     with monkeypatch.context() as patch:
         patch.setattr(Pretraining, "training_step", stopped)

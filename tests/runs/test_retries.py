@@ -4,7 +4,6 @@ way into `execute`."""
 import json
 import os
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +48,7 @@ def ends(run: Run) -> list[str]:
     return [start["ended"] for start in run.record["starts"]]
 
 
-def test_a_start_is_in_the_record_before_the_work(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_is_in_the_record_before_the_work(run, monkeypatch):
     records: list[dict[str, Any]] = []
     monkeypatch.setattr(*working(STAGE, lambda run: records.append(run.record) or {}))
     execute(run)
@@ -59,20 +56,20 @@ def test_a_start_is_in_the_record_before_the_work(
     assert ends(run) == ["finished"]
 
 
-def test_a_run_over_which_processes_die_in_a_row_fails_without_another_start(run: Run) -> None:
+def test_a_run_over_which_processes_die_in_a_row_fails_without_another_start(run):
     die(run, CRASHES)
     execute(run, retries=ONE_TRY)
     assert (run.state, ends(run)) == ("failed", ["died", "died", "failed"])
     assert run.record["error"].startswith("its process died 3 times in a row")
 
 
-def test_fewer_deaths_are_followed_by_another_try(run: Run) -> None:
+def test_fewer_deaths_are_followed_by_another_try(run):
     die(run, CRASHES - 1)
     execute(run, retries=ONE_TRY)
     assert (run.state, ends(run)) == ("finished", ["died", "died", "finished"])
 
 
-def test_a_try_that_saved_a_step_is_no_crash(run: Run) -> None:
+def test_a_try_that_saved_a_step_is_no_crash(run):
     for step in range(5):
         die(run)
         save_a_step(run, str(step))
@@ -80,7 +77,7 @@ def test_a_try_that_saved_a_step_is_no_crash(run: Run) -> None:
     assert run.state == "finished"
 
 
-def test_deaths_count_again_from_the_last_step_that_was_saved(run: Run) -> None:
+def test_deaths_count_again_from_the_last_step_that_was_saved(run):
     die(run)
     save_a_step(run, "4")
     die(run, CRASHES)
@@ -88,7 +85,7 @@ def test_deaths_count_again_from_the_last_step_that_was_saved(run: Run) -> None:
     assert run.state == "failed"
 
 
-def test_an_interruption_is_no_crash(run: Run) -> None:
+def test_an_interruption_is_no_crash(run):
     for _ in range(CRASHES + 1):
         die(run)
         run.end("interrupted")
@@ -96,14 +93,14 @@ def test_an_interruption_is_no_crash(run: Run) -> None:
     assert run.state == "finished"
 
 
-def test_a_new_launch_forgives_deaths_and_failures(run: Run) -> None:
+def test_a_new_launch_forgives_deaths_and_failures(run):
     run.fail("no luck")
     die(run, CRASHES)
     execute(run, retries=Job.now([run], retries=0).retries_of(run))
     assert run.state == "finished"
 
 
-def test_after_a_failure_by_deaths_the_next_try_may_die_as_often(run: Run) -> None:
+def test_after_a_failure_by_deaths_the_next_try_may_die_as_often(run):
     twice = Retries(allowed=1)
     die(run, CRASHES)
     execute(run, retries=twice)
@@ -115,23 +112,21 @@ def test_after_a_failure_by_deaths_the_next_try_may_die_as_often(run: Run) -> No
     assert twice.are_used_up(run.record)
 
 
-def test_a_command_without_a_rule_always_tries(run: Run) -> None:
+def test_a_command_without_a_rule_always_tries(run):
     run.fail("no luck")
     die(run, CRASHES)
     execute(run)
     assert run.state == "finished"
 
 
-def test_a_run_that_has_used_up_its_retries_is_left_alone(run: Run) -> None:
+def test_a_run_that_has_used_up_its_retries_is_left_alone(run):
     run.fail("no luck")
     execute(run, retries=ONE_TRY)
     assert (run.state, run.record["error"]) == ("failed", "no luck")
 
 
 @pytest.mark.parametrize("stop", [False, True])
-def test_a_folder_deleted_under_the_process_is_told_and_leaves_nothing(
-    run: Run, stop: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_deleted_under_the_process_is_told_and_leaves_nothing(run, stop, monkeypatch):
     def delete(run: Run) -> dict[str, Any]:
         for file in run.path.iterdir():
             file.unlink()
@@ -155,11 +150,8 @@ def test_a_folder_deleted_under_the_process_is_told_and_leaves_nothing(
     [write_json, lambda path, _: opened(path, "a"), lambda path, _: opened(path, "w"), None],
 )
 def test_a_folder_that_another_process_has_begun_anew_is_left_to_it(
-    run: Run,
-    deleted: str,
-    write: Callable[[Path, object], object] | None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    run, deleted, write, monkeypatch
+):
     content = json.dumps(
         {"state": "running", "starts": [{"pid": os.getpid(), "host": socket.gethostname()}]}
     )
@@ -183,7 +175,7 @@ def test_a_folder_that_another_process_has_begun_anew_is_left_to_it(
     }
 
 
-def test_what_a_process_of_another_host_left_behind_is_taken_up(run: Run) -> None:
+def test_what_a_process_of_another_host_left_behind_is_taken_up(run):
     run.path.mkdir(parents=True)
     (run.path / "claim.lock").touch()
     write_json(
@@ -201,8 +193,8 @@ def test_what_a_process_of_another_host_left_behind_is_taken_up(run: Run) -> Non
     ("every", "written"), [(None, [1000, 2500]), (500, [500, 1000, 1500, 2000, 2500])]
 )
 def test_writing_checkpoints_takes_little_of_the_time_unless_their_steps_are_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int | None, written: list[int]
-) -> None:
+    tmp_path, monkeypatch, every, written
+):
     """500 steps take 19 seconds, a checkpoint 2."""
     from types import SimpleNamespace
 

@@ -31,7 +31,7 @@ def _run(root: Path, name: str, record: object) -> Path:
     return folder
 
 
-def test_only_finished_runs_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
+def test_only_finished_runs_are_read_in_the_order_of_their_names(tmp_path):
     for name, state in (("c", "finished"), ("a", "finished"), ("b", "running")):
         _run(tmp_path, name, {"state": state})
     (tmp_path / "pretrain" / "without-record").mkdir()
@@ -39,9 +39,7 @@ def test_only_finished_runs_are_read_in_the_order_of_their_names(tmp_path: Path)
     assert [folder.name for folder in run_folders("pretrain", tmp_path)] == ["a", "b", "c"]
 
 
-def test_a_damaged_record_is_named_and_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_record_is_named_and_left_out(tmp_path, capsys):
     _run(tmp_path, "a", '{"state": "fin')
     whole = _run(tmp_path, "b", {"state": "finished"})
     assert list(finished("pretrain", tmp_path)) == [(whole, {"state": "finished"})]
@@ -50,7 +48,7 @@ def test_a_damaged_record_is_named_and_left_out(
     )
 
 
-def test_a_record_of_another_version_of_the_code_is_not_current() -> None:
+def test_a_record_of_another_version_of_the_code_is_not_current():
     record = {
         "stage": "finetune",
         "meaning": {"seed": 0},
@@ -61,15 +59,13 @@ def test_a_record_of_another_version_of_the_code_is_not_current() -> None:
     assert not is_current(record | {"stage": "pretrain"})
 
 
-def test_a_last_line_that_is_being_written_is_not_read(tmp_path: Path) -> None:
+def test_a_last_line_that_is_being_written_is_not_read(tmp_path):
     (tmp_path / LOGGED).write_text('{"step": 1}\n{"step": 2}\n{"step": 3, "lo', encoding="utf-8")
     assert logged(tmp_path) == [{"step": 1}, {"step": 2}]
     assert newest(tmp_path) == {"step": 2}
 
 
-def test_a_log_that_a_hand_has_changed_is_named_when_it_is_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_log_that_a_hand_has_changed_is_named_when_it_is_read(monkeypatch):
     monkeypatch.setattr(
         *working(STAGE, lambda run: {"bytes": (run.path / LOGGED).write_text('{"step": 1}\n')})
     )
@@ -82,7 +78,7 @@ def test_a_log_that_a_hand_has_changed_is_named_when_it_is_read(
         logged(run.path)
 
 
-def test_the_newest_line_of_a_long_file_is_found(tmp_path: Path) -> None:
+def test_the_newest_line_of_a_long_file_is_found(tmp_path):
     (tmp_path / LOGGED).write_text(
         "".join(f'{{"step": {step}, "where": "Zürich"}}\n' for step in range(TAIL)),
         encoding="utf-8",
@@ -91,15 +87,13 @@ def test_the_newest_line_of_a_long_file_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\x00\x00}\n", b"\xff}\n"])
-def test_a_run_that_has_logged_nothing_readable_has_no_newest_line(
-    tmp_path: Path, content: bytes | None
-) -> None:
+def test_a_run_that_has_logged_nothing_readable_has_no_newest_line(tmp_path, content):
     if content is not None:
         (tmp_path / LOGGED).write_bytes(content)
     assert newest(tmp_path) == {}
 
 
-def test_runs_that_differ_in_the_seed_alone_have_one_protocol() -> None:
+def test_runs_that_differ_in_the_seed_alone_have_one_protocol():
     assert (
         protocol({"seed": 0, "lr": 1.0})
         == protocol({"lr": 1.0, "seed": 1})
@@ -107,7 +101,7 @@ def test_runs_that_differ_in_the_seed_alone_have_one_protocol() -> None:
     )
 
 
-def test_the_protocol_of_most_runs_is_taken_and_the_first_of_equal_ones() -> None:
+def test_the_protocol_of_most_runs_is_taken_and_the_first_of_equal_ones():
     runs = [
         ("RTE", "a", None),
         ("RTE", "b", None),
@@ -118,7 +112,7 @@ def test_the_protocol_of_most_runs_is_taken_and_the_first_of_equal_ones() -> Non
     assert most_shared(runs, [None]) == {"RTE": "b", "CoLA": "b"}
 
 
-def test_a_group_with_many_runs_does_not_decide_for_one_with_few() -> None:
+def test_a_group_with_many_runs_does_not_decide_for_one_with_few():
     runs = [
         ("RTE", way, group)
         for way, group, count in [(1, "a", 9), (1, "b", 1), (2, "a", 2), (2, "b", 2)]
@@ -127,5 +121,5 @@ def test_a_group_with_many_runs_does_not_decide_for_one_with_few() -> None:
     assert most_shared([(what, str(way), group) for what, way, group in runs], "ab") == {"RTE": "2"}
 
 
-def test_what_one_group_lacks_in_every_protocol_is_left_out() -> None:
+def test_what_one_group_lacks_in_every_protocol_is_left_out():
     assert most_shared([("RTE", "a", "first"), ("RTE", "b", "second")], ["first", "second"]) == {}

@@ -54,9 +54,7 @@ def refusal(*overrides: str) -> str:
     return str(caught.value)
 
 
-def test_the_example_of_the_guide_is_fine_tuned(
-    toy_runs: Path, answers: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_example_of_the_guide_is_fine_tuned(toy_runs, answers, capsys):
     (answers / "test.jsonl").write_text(
         '{"question": "Who?", "answer": "Nobody."}\n', encoding="utf-8"
     )
@@ -70,7 +68,7 @@ def test_the_example_of_the_guide_is_fine_tuned(
     )
 
 
-def test_a_file_and_the_overrides_that_say_the_same_are_one_run(answers: Path) -> None:
+def test_a_file_and_the_overrides_that_say_the_same_are_one_run(answers):
     overrides = (
         "task=custom",
         "task.folder=answers",
@@ -80,19 +78,19 @@ def test_a_file_and_the_overrides_that_say_the_same_are_one_run(answers: Path) -
     assert finetune("task=answers/task.yaml").identity == finetune(*overrides).identity
 
 
-def test_a_name_that_is_a_number_is_a_name(answers: Path) -> None:
+def test_a_name_that_is_a_number_is_a_name(answers):
     assert finetune("task=answers/task.yaml", "task.name=2024").meaning["task"]["columns"] == [
         "2024"
     ]
 
 
-def test_overrides_behind_the_file_win(answers: Path) -> None:
+def test_overrides_behind_the_file_win(answers):
     assert finetune("task=answers/task.yaml", "task.columns=question").meaning["task"][
         "sentences"
     ] == ["question"]
 
 
-def test_files_that_change_make_another_run_and_moved_ones_do_not(answers: Path) -> None:
+def test_files_that_change_make_another_run_and_moved_ones_do_not(answers):
     before = finetune("task=answers/task.yaml").identity
     answers.rename(answers.with_name("elsewhere"))
     assert finetune("task=elsewhere/task.yaml").identity == before
@@ -101,14 +99,14 @@ def test_files_that_change_make_another_run_and_moved_ones_do_not(answers: Path)
     assert finetune("task=elsewhere/task.yaml").identity != before
 
 
-def test_it_does_not_matter_where_other_tasks_come_from(answers: Path) -> None:
+def test_it_does_not_matter_where_other_tasks_come_from(answers):
     model = ("task=answers/task.yaml", "intermediate=none")
     from_toy, from_hub = finetune(*model), finetune(*model, "data=hub")
     assert from_toy.meaning == from_hub.meaning
     assert list(from_toy.inputs) == ["start"]
 
 
-def test_sizes_but_tiny_train_for_the_epochs_of_the_task(answers: Path) -> None:
+def test_sizes_but_tiny_train_for_the_epochs_of_the_task(answers):
     run = finetune("task=answers/task.yaml", "size=small")
     assert (run.config.steps, run.meaning["task"]["steps"], run.meaning["task"]["rows"]) == (
         None,
@@ -168,14 +166,12 @@ def test_sizes_but_tiny_train_for_the_epochs_of_the_task(answers: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_one_line(answers: Path, overrides: list[str], message: str) -> None:
+def test_what_is_wrong_is_one_line(answers, overrides, message):
     assert message in refusal(*overrides)
 
 
 @pytest.mark.parametrize("name", ["glue", "loss", "order", "heldout_loss", "shuffle_gap"])
-def test_a_task_is_not_called_like_another_figure_of_tables_and_claims(
-    answers: Path, name: str
-) -> None:
+def test_a_task_is_not_called_like_another_figure_of_tables_and_claims(answers, name):
     assert f"task.name={name}: a task or a figure of relpos has this name" in refusal(
         "task=answers/task.yaml", f"task.name={name}"
     )
@@ -193,15 +189,13 @@ def test_a_task_is_not_called_like_another_figure_of_tables_and_claims(
         ),
     ],
 )
-def test_what_is_wrong_in_the_file_is_one_line(answers: Path, text: str, message: str) -> None:
+def test_what_is_wrong_in_the_file_is_one_line(answers, text, message):
     (answers / "task.yaml").write_text(text, encoding="utf-8")
     assert refusal("task=answers/task.yaml").startswith("answers/task.yaml")
     assert message in refusal("task=answers/task.yaml")
 
 
-def test_a_metric_of_the_users_own_is_known_by_its_source(
-    answers: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_metric_of_the_users_own_is_known_by_its_source(answers, monkeypatch):
     module = answers.parent / "my_metric.py"
     module.write_text("def half(predictions, targets):\n    return 0.5\n")
     monkeypatch.syspath_prepend(answers.parent)
@@ -213,7 +207,7 @@ def test_a_metric_of_the_users_own_is_known_by_its_source(
     assert finetune(*overrides).identity != before.identity
 
 
-def test_a_table_has_a_column_for_it(answers: Path) -> None:
+def test_a_table_has_a_column_for_it(answers):
     rows = "rows: {none: [position=none], fixed: [position=fixed]}\n"
     text = f"question: is it learned?\n{rows}seeds: 2\ntasks: [cola, answers/task.yaml]\n"
     (answers.parent / "mine.yaml").write_text(text, encoding="utf-8")
@@ -239,9 +233,7 @@ def test_a_table_has_a_column_for_it(answers: Path) -> None:
         ),
     ],
 )
-def test_two_columns_of_one_name_in_a_table_are_refused(
-    answers: Path, name: str, content: str, said: str
-) -> None:
+def test_two_columns_of_one_name_in_a_table_are_refused(answers, name, content, said):
     (answers / f"{name}.yaml").write_text(content, encoding="utf-8")
     text = f"question: is it learned?\nrows: {{none: [position=none]}}\ntasks: [answers/task.yaml, answers/{name}.yaml]\n"
     (answers.parent / "mine.yaml").write_text(text, encoding="utf-8")
@@ -249,12 +241,12 @@ def test_two_columns_of_one_name_in_a_table_are_refused(
         plan_table(load(str(answers.parent / "mine.yaml")))
 
 
-def test_a_folder_that_the_toy_language_does_not_have_is_refused() -> None:
+def test_a_folder_that_the_toy_language_does_not_have_is_refused():
     with pytest.raises(RelposError, match="task=rte: the toy language has no such task"):
         refuse_absent(finetune("task=rte", "task.folder=PAWS"))
 
 
-def test_the_papers_fine_tuning_takes_what_a_task_of_ones_own_says(answers: Path) -> None:
+def test_the_papers_fine_tuning_takes_what_a_task_of_ones_own_says(answers):
     overrides = ("task=answers/task.yaml", "recipe=finetune_paper")
     run = finetune(*overrides, "task.epochs=7", "task.batch=5", "task.lr=2.0e-3")
     assert (run.meaning["recipe"]["epochs"], run.meaning["batch"], run.meaning["recipe"]["lr"]) == (
@@ -264,7 +256,7 @@ def test_the_papers_fine_tuning_takes_what_a_task_of_ones_own_says(answers: Path
     )
 
 
-def test_alberts_numbers_come_with_the_recipe_and_are_no_part_of_the_task() -> None:
+def test_alberts_numbers_come_with_the_recipe_and_are_no_part_of_the_task():
     run = finetune("task=qqp", "recipe=tisa", "data=hub")
     assert (run.meaning["steps"], run.meaning["batch"], run.meaning["recipe"]["lr"]) == (
         14000,

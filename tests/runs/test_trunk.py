@@ -65,8 +65,8 @@ def steps_logged(run: Run) -> list[int]:
 
 
 def test_a_longer_run_begins_where_a_shorter_one_began_to_decay_and_ends_in_the_same_bits(
-    short: Run, toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    short, toy_runs, tmp_path, monkeypatch
+):
     long = execute(run_of("steps=20"))
     assert [start["from_step"] for start in short.record["starts"]] == [0]
     (start,) = long.record["starts"]
@@ -95,7 +95,7 @@ def begins_at(*overrides: str, threads: int = 1, microbatch: int | None = None) 
     return found.step if found else 0
 
 
-def test_another_decay_shares_the_trunk(short: Run) -> None:
+def test_another_decay_shares_the_trunk(short):
     assert begins_at("steps=10", "recipe.decay=1") == 8
 
 
@@ -110,12 +110,12 @@ def test_another_decay_shares_the_trunk(short: Run) -> None:
         "steps=8",
     ],
 )
-def test_what_the_first_steps_depend_on_is_not_shared(short: Run, change: str) -> None:
+def test_what_the_first_steps_depend_on_is_not_shared(short, change):
     assert begins_at("steps=12") == 8
     assert begins_at("steps=12", change) == 0
 
 
-def test_a_run_that_ends_within_the_warm_up_does_not_begin_behind_its_end(toy_runs: Path) -> None:
+def test_a_run_that_ends_within_the_warm_up_does_not_begin_behind_its_end(toy_runs):
     longer = execute(run_of("recipe.warmup=4", "steps=5"))
     assert (longer.path / trunk.FOLDER).is_dir()
     for steps in (0, 3):
@@ -124,7 +124,7 @@ def test_a_run_that_ends_within_the_warm_up_does_not_begin_behind_its_end(toy_ru
         assert within.metrics["steps"] == steps
 
 
-def test_what_their_last_bits_depend_on_is_not_shared(short: Run) -> None:
+def test_what_their_last_bits_depend_on_is_not_shared(short):
     assert begins_at("steps=12", threads=2) == begins_at("steps=12", microbatch=2) == 0
     assert execute(run_of("steps=12", "speed.microbatch=2")).record["starts"][0]["from_step"] == 0
 
@@ -133,12 +133,12 @@ def test_what_their_last_bits_depend_on_is_not_shared(short: Run) -> None:
     "change",
     ["recipe.masking=[0.3,0.15]", "first.share=0.5", "recipe.schedule=linear", "recipe.warmup=0.2"],
 )
-def test_a_run_whose_first_steps_depend_on_their_number_keeps_no_trunk(change: str) -> None:
+def test_a_run_whose_first_steps_depend_on_their_number_keeps_no_trunk(change):
     assert _last_constant_step(run_of("steps=10")) == 8
     assert _last_constant_step(run_of("steps=10", change)) is None
 
 
-def test_a_run_that_goes_on_with_a_network_keeps_no_trunk() -> None:
+def test_a_run_that_goes_on_with_a_network_keeps_no_trunk():
     run = run_of("steps=10")
     further = replace(
         run, inputs=run.inputs | {"start": bare("given", "another", {}, {}, folder="another")}
@@ -146,9 +146,7 @@ def test_a_run_that_goes_on_with_a_network_keeps_no_trunk() -> None:
     assert _last_constant_step(further) is None
 
 
-def test_a_damaged_trunk_is_named_and_not_used(
-    short: Run, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_trunk_is_named_and_not_used(short, capfd):
     (kept,) = (short.path / "trunk").glob("*.ckpt")
     kept.write_bytes(kept.read_bytes()[:-1] + b"\0\0")
     assert execute(run_of("steps=20")).record["starts"][0]["from_step"] == 0

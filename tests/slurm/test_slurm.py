@@ -114,8 +114,8 @@ def job_of(run: Path) -> str:
 
 
 def test_an_array_of_launchers_trains_a_table_once_and_takes_over_what_was_killed_or_requeued(
-    folder: Path,
-) -> None:
+    folder,
+):
     table = Table(folder, "array", "engine=slurm", "engine.array=3", "engine.partition=debug")
     launcher = table.start()
     killed = wait_for(lambda: in_the_middle(table, "none"), launcher)
@@ -142,7 +142,7 @@ def test_an_array_of_launchers_trains_a_table_once_and_takes_over_what_was_kille
     assert not slurm("squeue", "--noheader")
 
 
-def test_a_run_on_two_nodes_goes_back_into_the_queue_before_the_limit(folder: Path) -> None:
+def test_a_run_on_two_nodes_goes_back_into_the_queue_before_the_limit(folder):
     cluster = Table(folder, "cluster", "engine=slurm", "engine.array=1", "pretrain.speed.nodes=2")
     launcher = cluster.start()
     warned = wait_for(lambda: in_the_middle(cluster, "fixed"), launcher)
@@ -165,7 +165,7 @@ def test_a_run_on_two_nodes_goes_back_into_the_queue_before_the_limit(folder: Pa
         assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_stopping_the_launcher_stops_its_jobs_and_the_same_command_goes_on(folder: Path) -> None:
+def test_stopping_the_launcher_stops_its_jobs_and_the_same_command_goes_on(folder):
     nodes = "pretrain.speed.nodes=2"
     table = Table(folder, "stopped", "engine=slurm", "rows=[none]", "stages=[pretrain]", nodes)
     launcher = table.start()

@@ -43,9 +43,7 @@ def shown(file: Path, *typed: str) -> list[str]:
     return [(table_folder("small") / name).read_text(encoding="utf-8") for name in FORMS]
 
 
-def test_a_table_says_in_every_form_what_was_typed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_says_in_every_form_what_was_typed(tmp_path, capsys):
     texts = shown(
         printed(tmp_path),
         "size=tiny",
@@ -77,9 +75,7 @@ def test_a_table_says_in_every_form_what_was_typed(
         (["data=files", "data.root=."], [False, False]),
     ],
 )
-def test_a_printed_number_stands_beside_rows_of_the_file_alone(
-    typed: list[str], beside: list[bool], tmp_path: Path
-) -> None:
+def test_a_printed_number_stands_beside_rows_of_the_file_alone(typed, beside, tmp_path):
     experiment = load(str(printed(tmp_path)))
     assert [not is_changed(experiment, row, typed) for row in experiment.rows] == beside
 
@@ -108,8 +104,8 @@ def whole(folder: Path) -> tuple[Experiment, dict[str, str]]:
     ],
 )
 def test_a_table_that_leaves_results_out_is_written_beside_the_whole_one(
-    changes: Changes, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    changes, name, tmp_path, capsys
+):
     experiment, identities = whole(tmp_path)
     asked = {identity for row, identity in identities.items() if row in (changes.rows or ())}
     folder = folder_of(experiment, changes, asked)
@@ -121,7 +117,7 @@ def test_a_table_that_leaves_results_out_is_written_beside_the_whole_one(
     assert capsys.readouterr().err == ""  # once
 
 
-def test_what_leaves_nothing_out_makes_no_other_table(tmp_path: Path) -> None:
+def test_what_leaves_nothing_out_makes_no_other_table(tmp_path):
     experiment, identities = whole(tmp_path)
     assert (
         folder_of(
@@ -132,7 +128,7 @@ def test_what_leaves_nothing_out_makes_no_other_table(tmp_path: Path) -> None:
     assert folder_of(experiment, Changes(), []).name == "small"  # the file has changed
 
 
-def test_a_narrower_table_leaves_the_whole_one_as_it_is(tmp_path: Path) -> None:
+def test_a_narrower_table_leaves_the_whole_one_as_it_is(tmp_path):
     experiment, _ = whole(tmp_path)
     before = (table_folder("small") / "table.json").read_bytes()
     assert main(["reproduce", f"table={experiment.file}", "stages=[]", "rows=[none]"]) == 0
@@ -140,7 +136,7 @@ def test_a_narrower_table_leaves_the_whole_one_as_it_is(tmp_path: Path) -> None:
     assert (table_folder("small-none") / "table.md").is_file()
 
 
-def test_two_files_of_one_name_do_not_share_a_table(tmp_path: Path) -> None:
+def test_two_files_of_one_name_do_not_share_a_table(tmp_path):
     files = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -159,7 +155,7 @@ def test_two_files_of_one_name_do_not_share_a_table(tmp_path: Path) -> None:
     assert folder_of(second, Changes(), []).name == "small"
 
 
-def test_a_file_of_one_s_own_does_not_take_the_table_of_a_shipped_one(tmp_path: Path) -> None:
+def test_a_file_of_one_s_own_does_not_take_the_table_of_a_shipped_one(tmp_path):
     shipped = load("demo")
     claim_folder(folder_of(shipped, Changes(), []), shipped)
     write_experiment(tmp_path).rename(tmp_path / "demo.yaml")
@@ -168,7 +164,7 @@ def test_a_file_of_one_s_own_does_not_take_the_table_of_a_shipped_one(tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["...yaml", "..yaml", ".x.yaml", "..", "a/../../b"])
-def test_a_name_that_leads_out_of_the_tables_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_name_that_leads_out_of_the_tables_is_refused(name, tmp_path):
     with pytest.raises(RelposError, match="cannot be the name of a table"):
         table_folder(name)
     if name.endswith(".yaml"):

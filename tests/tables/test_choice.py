@@ -44,14 +44,12 @@ def chosen(rows: list[Row], choices: list[str], statistic: str = "mean") -> list
     return [line[0] for _, line in table.lines[len(choices) :]]
 
 
-def test_the_best_row_and_each_fixed_one_gain_from_scores_that_are_not_rounded(
-    rows: list[Row],
-) -> None:
+def test_the_best_row_and_each_fixed_one_gain_from_scores_that_are_not_rounded(rows):
     assert chosen(rows, ["one", "two"], "median")[0] == "+25.00 (+50.0 %) one"
     assert of_errors(100 * 4 / 872, 100 * (1 - 62 / 872)) == pytest.approx(100 * 4 / 62)
 
 
-def test_a_row_chosen_on_one_half_is_scored_on_the_other(rows: list[Row], tmp_path: Path) -> None:
+def test_a_row_chosen_on_one_half_is_scored_on_the_other(rows, tmp_path):
     lucky = made(tmp_path, "even", "1111")
     worse = made(tmp_path, "worse", "0101")
     # as good on both halves: chosen both times, (0 + 100) / 2 each
@@ -60,13 +58,13 @@ def test_a_row_chosen_on_one_half_is_scored_on_the_other(rows: list[Row], tmp_pa
     assert chosen([*rows, worse], ["one", "worse"])[1:3] == ["+50.00", "−25.00"]
 
 
-def test_without_answers_nothing_is_said_of_optimism(rows: list[Row], tmp_path: Path) -> None:
+def test_without_answers_nothing_is_said_of_optimism(rows, tmp_path):
     (tmp_path / "finetune/two/dev/rte.tsv").unlink()
     assert chosen(rows, ["one", "two"])[1:] == ["—"] * 3
     assert side_table(rows[:2], "base", ["one", "two"], "mean") is None
 
 
-def test_gains_are_means_over_pre_trainings(rows: list[Row]) -> None:
+def test_gains_are_means_over_pre_trainings(rows):
     seeds = [(0, 0), (0, 1), (0, 2), (1, 0)]
     for row, last in zip(rows, (50.0, 80.0, 50.0), strict=True):
         row.columns["rte"] = replace(column([50.0, 50.0, 50.0, last]), seeds=seeds)
@@ -74,7 +72,7 @@ def test_gains_are_means_over_pre_trainings(rows: list[Row]) -> None:
     assert chosen(rows, ["one", "two"])[0] == "+15.00 (+30.0 %) one"
 
 
-def test_each_baseline_has_a_table_of_the_rows_that_belong_to_it(rows: list[Row]) -> None:
+def test_each_baseline_has_a_table_of_the_rows_that_belong_to_it(rows):
     overrides = {"base": ["base"], "one": ["one", "base"], "two": ["two"]}
     given = experiment(rows=overrides, baseline=["base"], choices=["one"], statistic="median")
     [table] = by_choice([rows[0], rows[1]], given)

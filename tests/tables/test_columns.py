@@ -80,7 +80,7 @@ def row(
     return PlannedRow(name, [f"position={name}"], [pretraining(name, perplexity)], tunings)
 
 
-def test_fine_tunings_of_one_pre_training_are_no_witnesses_of_their_own() -> None:
+def test_fine_tunings_of_one_pre_training_are_no_witnesses_of_their_own():
     column = summary({(0, 0): 69.0, (0, 1): 71.0, (1, 0): 73.0, (1, 1): 75.0}, several=True)
     assert (column.mean, column.best, column.median) == (72.0, 75.0, 72.0)
     assert column.sem == pytest.approx(2.0)  # of 70 and 74
@@ -88,14 +88,14 @@ def test_fine_tunings_of_one_pre_training_are_no_witnesses_of_their_own() -> Non
     assert summary({(0, 0): 69.0, (0, 1): 71.0}, several=True).sem is None
 
 
-def test_a_pre_training_with_more_fine_tunings_than_another_does_not_count_more() -> None:
+def test_a_pre_training_with_more_fine_tunings_than_another_does_not_count_more():
     # As deltas, intervals and claims have it: a cell that weighted them otherwise lay beside its
     # own interval.
     column = summary({(0, 0): 70.0, (0, 1): 70.0, (0, 2): 70.0, (1, 0): 80.0}, several=True)
     assert (column.mean, column.sem, column.interval) == (75.0, 5.0, (70.0, 80.0))
 
 
-def test_the_mean_takes_the_best_of_each_column_and_says_how_many_seeds_are_whole() -> None:
+def test_the_mean_takes_the_best_of_each_column_and_says_how_many_seeds_are_whole():
     (whole,) = made(
         row("none", {"cola": [[10.0], [40.0]], "rte": [[60.0], [50.0]], "sst2": [[90.0], None]})
     )
@@ -104,7 +104,7 @@ def test_the_mean_takes_the_best_of_each_column_and_says_how_many_seeds_are_whol
     assert shown(whole)[-1] == "53.3, n=1"
 
 
-def test_the_curve_is_the_mean_of_the_pre_trainings_where_all_have_come() -> None:
+def test_the_curve_is_the_mean_of_the_pre_trainings_where_all_have_come():
     runs = [pretraining("one"), pretraining("two")]
     for run, losses in zip(runs, ({10: 4.0, 20: 2.0}, {10: 5.0}), strict=True):
         lines = [
@@ -114,7 +114,7 @@ def test_the_curve_is_the_mean_of_the_pre_trainings_where_all_have_come() -> Non
     assert made(PlannedRow("none", [], runs, []))[0].heldout_loss == [(10, 4.5)]
 
 
-def test_a_pre_training_under_way_does_not_cut_the_curve_of_finished_ones() -> None:
+def test_a_pre_training_under_way_does_not_cut_the_curve_of_finished_ones():
     """A sweep would read the multiplier's loss where the slowest has come to."""
     runs = [pretraining("one"), pretraining("two", None)]
     for run, losses in zip(runs, ({10: 4.0, 20: 2.0}, {10: 5.0}), strict=True):
@@ -127,7 +127,7 @@ def test_a_pre_training_under_way_does_not_cut_the_curve_of_finished_ones() -> N
     assert made(PlannedRow("none", [], runs[1:], []))[0].heldout_loss == [(10, 5.0)]
 
 
-def test_where_all_are_equal_none_is_the_best() -> None:
+def test_where_all_are_equal_none_is_the_best():
     rows = made(
         *(
             row(name, {"cola": [[0.0]], "rte": [[value]]})
@@ -140,7 +140,7 @@ def test_where_all_are_equal_none_is_the_best() -> None:
     assert better == [False, False, False, False, False, True, True]
 
 
-def test_what_is_missing_is_none_and_never_zero() -> None:
+def test_what_is_missing_is_none_and_never_zero():
     (begun,) = made(row("none", {"cola": [None, None], "rte": [[50.0], None]}, perplexity=None))
     assert (begun.parameters, begun.perplexity, begun.columns["cola"].mean, begun.mean.mean) == (
         None,
@@ -153,7 +153,7 @@ def test_what_is_missing_is_none_and_never_zero() -> None:
     assert shown(begun) == ["—", "50.0, n=1", "—"]
 
 
-def test_a_column_says_of_how_many_pre_trainings_a_row_is_where_some_are_missing() -> None:
+def test_a_column_says_of_how_many_pre_trainings_a_row_is_where_some_are_missing():
     begun = PlannedRow(
         "none", [], [pretraining("a", 10.0), pretraining("b", 12.0), pretraining("c", None)], []
     )
@@ -163,7 +163,7 @@ def test_a_column_says_of_how_many_pre_trainings_a_row_is_where_some_are_missing
     assert (runs.title, [cell.text for cell in runs.cells]) == ("n", ["2/3", "1"])
 
 
-def test_a_failed_run_is_counted() -> None:
+def test_a_failed_run_is_counted():
     planned = row("none", {"cola": [[10.0], [20.0], None]})
     failed = planned.tunings[2].run
     failed.path.mkdir(parents=True)
@@ -173,7 +173,7 @@ def test_a_failed_run_is_counted() -> None:
     assert text_of(column) == "15.0 ± 5.0 (20.0), n=2, 1 failed"
 
 
-def test_runs_no_better_than_the_majority_class_are_counted() -> None:
+def test_runs_no_better_than_the_majority_class_are_counted():
     tunings = [
         tuning("none", "rte", seed, [score], majority=52.7)
         for seed, score in enumerate((52.7, 47.0, 60.0))
@@ -184,7 +184,7 @@ def test_runs_no_better_than_the_majority_class_are_counted() -> None:
     assert "2 collapsed" in text_of(column)
 
 
-def test_glue_is_the_mean_of_nine_columns_seed_by_seed() -> None:
+def test_glue_is_the_mean_of_nine_columns_seed_by_seed():
     tasks = ("cola", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli")
     scores: dict[str, list[list[float] | None]] = {task: [[10.0], [40.0]] for task in tasks}
     scores["mnli"] = [[19.0, 28.0], [40.0, 40.0]]
@@ -196,7 +196,7 @@ def test_glue_is_the_mean_of_nine_columns_seed_by_seed() -> None:
     assert view_of(Table("t", "?", rows)).columns[-1].title == "GLUE"
 
 
-def test_a_table_says_which_tasks_were_trained_on_a_part_of_glue() -> None:
+def test_a_table_says_which_tasks_were_trained_on_a_part_of_glue():
     of_task = {
         "name": "qqp",
         "columns": ["qqp"],
@@ -223,15 +223,13 @@ def both() -> Table:
     return Table("t", "why?", made(*rows))
 
 
-def test_the_best_are_marked() -> None:
+def test_the_best_are_marked():
     lines = text.markdown(view_of(both())).splitlines()
     assert "| none | 1,234,567 | 12.00 | 1 × 1 | 0.0 | 51.0 | 25.5 |" in lines
     assert "| fixed | 1,234,567 | **9.00** | 1 × 0/1 | **40.0** | — | — |" in lines
 
 
-def test_a_length_that_cannot_be_measured_costs_its_cells_and_not_the_table(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_length_that_cannot_be_measured_costs_its_cells_and_not_the_table(capsys, monkeypatch):
     plan = [row("none", {}), row("fixed", {})]  # of the first there is no more than its record
     of_fixed = {"lengths": {"8": {"loss": 3.5}, "16": {"loss": None}}}
     monkeypatch.setattr(

@@ -16,9 +16,7 @@ from tables.made_rows import around, column, experiment, of_pretrainings, row
 
 
 @pytest.mark.parametrize(("printed", "expected"), [(60.1, "inside"), (70.0, "outside")])
-def test_a_printed_number_lies_inside_or_outside_the_interval_over_pre_trainings(
-    printed: float, expected: str
-) -> None:
+def test_a_printed_number_lies_inside_or_outside_the_interval_over_pre_trainings(printed, expected):
     rows = [of_pretrainings("base", around(60.0), [])]
     beside = with_comparisons(rows, experiment(), {"base": {"rte": printed, "rte_sem": 0.3}})[
         0
@@ -31,7 +29,7 @@ def test_a_printed_number_lies_inside_or_outside_the_interval_over_pre_trainings
 
 
 @pytest.mark.parametrize("statistic", ["best", "median"])
-def test_the_interval_of_a_mean_says_nothing_about_a_best_or_a_median(statistic: str) -> None:
+def test_the_interval_of_a_mean_says_nothing_about_a_best_or_a_median(statistic):
     rows = [of_pretrainings("base", around(60.0), [])]
     beside = with_comparisons(rows, experiment(statistic=statistic), {"base": {"rte": 60.0}})[
         0
@@ -39,7 +37,7 @@ def test_the_interval_of_a_mean_says_nothing_about_a_best_or_a_median(statistic:
     assert (beside.difference, beside.verdict) == (pytest.approx(0.0), None)
 
 
-def test_one_pre_training_decides_nothing_whatever_its_fine_tunings_say() -> None:
+def test_one_pre_training_decides_nothing_whatever_its_fine_tunings_say():
     rows = [row(name, around(value, 0.1), []) for name, value in (("base", 60.0), ("other", 70.0))]
     compared = with_comparisons(
         rows, experiment(baseline=["base"]), {"other": {"rte": 60.0, "rte_sem": 0.1}}
@@ -50,7 +48,7 @@ def test_one_pre_training_decides_nothing_whatever_its_fine_tunings_say() -> Non
     assert compared.delta_interval == pytest.approx((10.0, 10.0))
 
 
-def test_a_dev_score_is_not_compared_with_a_printed_test_score() -> None:
+def test_a_dev_score_is_not_compared_with_a_printed_test_score():
     """The authors' own dev scores lie above their test scores in every row; differences to the
     baseline compare."""
     rows = [row(name, around(value), []) for name, value in (("base", 73.7), ("other", 76.9))]
@@ -69,8 +67,8 @@ def test_a_dev_score_is_not_compared_with_a_printed_test_score() -> None:
     ("statistic", "expected"), [("best", (74 + 63) / 2), ("median", (71 + 60) / 2)]
 )
 def test_a_best_and_a_median_are_those_over_the_fine_tunings_of_one_pre_training(
-    statistic: str, expected: float
-) -> None:
+    statistic, expected
+):
     scores = replace(
         column([70.0, 71.0, 74.0, 59.0, 60.0, 63.0]),
         seeds=[(place // 3, place % 3) for place in range(6)],
@@ -81,7 +79,7 @@ def test_a_best_and_a_median_are_those_over_the_fine_tunings_of_one_pre_training
     assert found.columns["rte"].difference == pytest.approx(expected - 70)
 
 
-def test_what_stands_beside_a_cell() -> None:
+def test_what_stands_beside_a_cell():
     rows = [
         of_pretrainings(name, values, [])
         for name, values in (("base", around(60.0)), ("better", around(64.0)), ("empty", []))
@@ -100,14 +98,14 @@ def test_what_stands_beside_a_cell() -> None:
     assert (of_empty.delta, of_empty.difference, of_empty.verdict) == (None, None, None)
 
 
-def test_a_row_of_one_pre_training_borrows_the_spread_of_the_others() -> None:
+def test_a_row_of_one_pre_training_borrows_the_spread_of_the_others():
     rows = [of_pretrainings("base", around(60.0, 0.3), []), of_pretrainings("alone", [64.0], [])]
     assert (
         with_comparisons(rows, experiment(baseline=["base"]), {})[1].columns["rte"].delta_p < 0.01
     )
 
 
-def test_each_row_is_held_against_the_baseline_it_shares_most_overrides_with() -> None:
+def test_each_row_is_held_against_the_baseline_it_shares_most_overrides_with():
     rows = [row(name, around(value), overrides) for name, value, overrides in (
         ("small_a", 60.0, ["size=small"]), ("base_a", 70.0, ["size=base"]),
         ("base_b", 73.0, ["size=base", "position=b"]), ("small_b", 61.0, ["size=small", "position=b"]))]  # fmt: skip
@@ -126,7 +124,7 @@ def test_each_row_is_held_against_the_baseline_it_shares_most_overrides_with() -
     }
 
 
-def test_a_baseline_that_was_not_chosen_is_not_replaced_by_another() -> None:
+def test_a_baseline_that_was_not_chosen_is_not_replaced_by_another():
     overrides = {
         "small_a": ["size=small"],
         "base_a": ["size=base"],
@@ -137,7 +135,7 @@ def test_a_baseline_that_was_not_chosen_is_not_replaced_by_another() -> None:
     assert [compared.columns["rte"].delta for compared in found] == [None, None]
 
 
-def test_fine_tunings_of_one_pre_training_count_once_where_there_are_several() -> None:
+def test_fine_tunings_of_one_pre_training_count_once_where_there_are_several():
     rows = []
     for name, shift in (("base", 0.0), ("other", 0.5)):
         values = [
@@ -153,14 +151,14 @@ def test_fine_tunings_of_one_pre_training_count_once_where_there_are_several() -
     )
 
 
-def test_a_partial_mean_is_not_held_against_printed_glue() -> None:
+def test_a_partial_mean_is_not_held_against_printed_glue():
     found = with_comparisons(
         [row("base", around(60.0), [])], experiment(), {"base": {"glue": 70.0}}
     )[0]
     assert (found.mean.printed, found.mean.difference) == (None, None)
 
 
-def test_a_table_that_needs_something_shows_the_printed_numbers() -> None:
+def test_a_table_that_needs_something_shows_the_printed_numbers():
     given = load("wennberg2021_table3b")
     rows = plan_table(given)
     assert [one.runs for one in rows] == [[]] * 4
@@ -177,8 +175,8 @@ def test_a_table_that_needs_something_shows_the_printed_numbers() -> None:
     [(0.15, 60.0, True), (18.0, 60.0, False), (0.15, None, False), (None, 60.0, False)],
 )
 def test_beside_printed_numbers_it_is_said_where_positions_could_not_move_far(
-    travel: float | None, printed: float | None, is_told: bool
-) -> None:
+    travel, printed, is_told
+):
     rows = [replace(row("fixed", around(60.0), []), travel=travel)]
     compared = with_comparisons(rows, experiment(), {"fixed": {"rte": printed}} if printed else {})
     said = text.markdown(view_of(Table("t", "?", compared)))

@@ -1,9 +1,6 @@
 """Experiment files: what ships can be planned; a mistake is one line with the nearest right
 word."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from relpos.config.conf import shipped
@@ -15,13 +12,13 @@ NAMES = sorted(path.stem for path in shipped("experiments").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_first_comment_is_the_command(name: str) -> None:
+def test_first_comment_is_the_command(name):
     first = (shipped("experiments") / f"{name}.yaml").read_text(encoding="utf-8").splitlines()[0]
     assert first.startswith(f"# relpos reproduce table={name}")
     assert load(name).question
 
 
-def test_a_table_is_found_by_name_and_by_path(tmp_path: Path) -> None:
+def test_a_table_is_found_by_name_and_by_path(tmp_path):
     assert list(load("demo").rows) == ["none", "absolute", "fixed", "dynamic", "composite"]
     assert load(str(write_experiment(tmp_path))).name == "small"
 
@@ -78,14 +75,14 @@ def test_a_table_is_found_by_name_and_by_path(tmp_path: Path) -> None:
         ({"server": {"none": 64.1}}, "server.none=64.1: a group of keys"),
     ],
 )
-def test_a_mistake_is_one_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_a_mistake_is_one_line(tmp_path, changes, message):
     with pytest.raises(RelposError) as caught:
         load(str(write_experiment(tmp_path, **changes)))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_unknown_table_names_the_nearest() -> None:
+def test_unknown_table_names_the_nearest():
     with pytest.raises(RelposError, match=r"unknown table 'dmo'. Did you mean 'demo'"):
         load("dmo")
 
@@ -100,13 +97,13 @@ def test_unknown_table_names_the_nearest() -> None:
         ),
     ],
 )
-def test_what_is_no_yaml_is_named_with_its_line(content: str, said: str, tmp_path: Path) -> None:
+def test_what_is_no_yaml_is_named_with_its_line(content, said, tmp_path):
     (tmp_path / "t.yaml").write_text(content, encoding="utf-8")
     with pytest.raises(RelposError, match=said):
         load(str(tmp_path / "t.yaml"))
 
 
-def test_unknown_row_names_the_nearest() -> None:
+def test_unknown_row_names_the_nearest():
     with pytest.raises(RelposError, match=r"unknown row 'compsite'. Did you mean 'composite'"):
         load("demo").select(["compsite"])
 
@@ -126,7 +123,7 @@ def test_unknown_row_names_the_nearest() -> None:
         "a ",
     ],
 )
-def test_a_name_that_is_a_path_or_cannot_be_printed_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_name_that_is_a_path_or_cannot_be_printed_is_refused(name, tmp_path):
     (tmp_path / "mine.yaml").write_text(
         f'question: why\nrows: {{"{name}": [position=none]}}\ntasks: []\n'
     )
@@ -138,7 +135,7 @@ def test_a_name_that_is_a_path_or_cannot_be_printed_is_refused(name: str, tmp_pa
     "printed",
     ["/proc/self/mem", "/dev/zero", "../secret.csv", "link.csv", "there/../../secret.csv"],
 )
-def test_printed_numbers_lie_beside_the_experiment(printed: str, tmp_path: Path) -> None:
+def test_printed_numbers_lie_beside_the_experiment(printed, tmp_path):
     folder = tmp_path / "received"
     folder.mkdir()
     (tmp_path / "secret.csv").write_text("row,cola\nnone,1\n")
@@ -155,7 +152,7 @@ def test_printed_numbers_lie_beside_the_experiment(printed: str, tmp_path: Path)
 @pytest.mark.parametrize(
     "content", [b"a,b\n1,2\n", b"\xff\xfe\n", b"row,cola\nnone,1,2\n", b"row\n" + b"x" * 200_000]
 )
-def test_printed_numbers_that_are_no_table_are_named(content: bytes, tmp_path: Path) -> None:
+def test_printed_numbers_that_are_no_table_are_named(content, tmp_path):
     (tmp_path / "numbers.csv").write_bytes(content)
     (tmp_path / "mine.yaml").write_text(
         "question: '?'\nrows: {none: [position=none]}\ntasks: []\nprinted: numbers.csv\n"

@@ -70,7 +70,7 @@ def identities(row: PlannedRow) -> set[str]:
     return {run.identity for run in row.runs}
 
 
-def test_every_table_of_both_papers_is_there() -> None:
+def test_every_table_of_both_papers_is_there():
     assert {
         *TABLES,
         "wennberg2021_table2",
@@ -83,12 +83,12 @@ def test_every_table_of_both_papers_is_there() -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_papers_seeds(name: str) -> None:
+def test_the_papers_seeds(name):
     assert load(name).seeds == AUTHORS_SEEDS
     assert len(load("wennberg2021_table3a").seeds) == 5
 
 
-def test_every_preset_has_a_row_in_some_table() -> None:
+def test_every_preset_has_a_row_in_some_table():
     shown = {
         override
         for table in map(load, NAMES)
@@ -99,7 +99,7 @@ def test_every_preset_has_a_row_in_some_table() -> None:
     assert presets - shown == {"conv=none"}  # which is the default
 
 
-def test_rates_were_chosen_under_the_schedule_of_the_table() -> None:
+def test_rates_were_chosen_under_the_schedule_of_the_table():
     """order_curve's first pilot had the linear schedule and lay 0.19 nats above the next one, which
     had the table's."""
 
@@ -116,9 +116,7 @@ def test_rates_were_chosen_under_the_schedule_of_the_table() -> None:
     assert other == {"order_2026_toy_modern"}
 
 
-def test_rows_that_tables_share_are_the_same_runs(
-    planned: dict[str, dict[str, PlannedRow]],
-) -> None:
+def test_rows_that_tables_share_are_the_same_runs(planned):
     whole = planned["chang2021_table6"]
     for name in TABLES:
         for row in planned[name].values():
@@ -136,16 +134,14 @@ def test_rows_that_tables_share_are_the_same_runs(
     assert first.identity == whole["small_composite"].pretrainings[0].identity
 
 
-def test_rows_of_a_table_are_different_models(planned: dict[str, dict[str, PlannedRow]]) -> None:
+def test_rows_of_a_table_are_different_models(planned):
     for name, rows in planned.items():
         trained = [run.identity for row in rows.values() for run in row.pretrainings]
         assert len(set(trained)) == len(trained), name
 
 
 @pytest.mark.parametrize("name", ["wennberg2021_table3a", "wennberg2021_table3b", "tisa_minilm"])
-def test_a_table_whose_checkpoint_is_not_at_hand_says_so(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_whose_checkpoint_is_not_at_hand_says_so(name, capsys):
     given = load(name)
     rows = plan_table(given)
     assert [row.runs for row in rows] == [[]] * len(given.rows)

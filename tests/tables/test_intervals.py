@@ -1,7 +1,6 @@
 """Answers on the dev set: kept by fine-tuning, used where there are several pre-trainings."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,19 +49,19 @@ def interval(made: list[Tuning]) -> Interval | None:
     return interval_of_answers(select(values_of(PlannedRow("x", [], [], made)), column="rte"))
 
 
-def test_answers_are_read_as_they_were_written(tmp_path: Path) -> None:
+def test_answers_are_read_as_they_were_written(tmp_path):
     write_answers(tmp_path / "dev" / "stsb.tsv", [0.123456789, -1.0], [2.5, 5.0])
     assert answers(tmp_path / "dev" / "stsb.tsv").tolist() == [[0.123456789, 2.5], [-1.0, 5.0]]
 
 
-def test_interval_over_seeds_and_examples() -> None:
+def test_interval_over_seeds_and_examples():
     found = interval(tunings({0: 0.2, 1: 0.3, 2: 0.4}))
     assert found[0] < 70 < found[1]
     examples_alone = 1.96 * 100 * np.sqrt(0.7 * 0.3 / 200 / 6)
     assert found[1] - found[0] > 2.5 * examples_alone  # pre-trainings differ by more
 
 
-def test_without_answers_the_pre_trainings_alone_count() -> None:
+def test_without_answers_the_pre_trainings_alone_count():
     assert interval(tunings({0: 0.2, 1: 0.4}, kept=False)) is None
     pretraining = bare("pretrain", "x", {}, {"seed": 0})
     column = rows_of(
@@ -72,7 +71,7 @@ def test_without_answers_the_pre_trainings_alone_count() -> None:
     assert column.interval == (pytest.approx(min(means)), pytest.approx(max(means)))
 
 
-def test_one_pre_training_has_no_such_interval() -> None:
+def test_one_pre_training_has_no_such_interval():
     assert interval(tunings({0: 0.2})) is None
 
 
@@ -81,16 +80,14 @@ def test_one_pre_training_has_no_such_interval() -> None:
     [b"prediction\ttarget\n", b"prediction\ttarget\n1\t0\n1", b"prediction\ttarget\n1\t\xff\n"],
 )
 @pytest.mark.filterwarnings("ignore:loadtxt")
-def test_answers_that_are_damaged_are_named(content: bytes, tmp_path: Path) -> None:
+def test_answers_that_are_damaged_are_named(content, tmp_path):
     path = tmp_path / "rte.tsv"
     path.write_bytes(content)
     with pytest.raises(RelposError, match="rte.tsv: damaged"):
         answers(path)
 
 
-def test_a_draw_of_which_the_metric_is_not_a_number_counts_as_0(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_draw_of_which_the_metric_is_not_a_number_counts_as_0(tmp_path, monkeypatch):
     monkeypatch.setenv("RELPOS_TRUST", "no_number")
     (tmp_path / "no_number.py").write_text(
         "def never(predictions, targets):\n    return float('nan')\n"

@@ -4,8 +4,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from relpos.cli import main
 from relpos.launch.jobs import Job
 from relpos.runs.run import input_of, read_record
@@ -28,8 +26,8 @@ def add(source: Path, target: Path) -> None:
 
 
 def test_a_table_is_made_of_the_runs_of_two_machines_without_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("RELPOS_DATA", str(write_data(tmp_path / "data")))
     command = ["reproduce", f"table={write_experiment(tmp_path, tasks=['cola'])}", "engine=debug"]
     for machine, row in (("one", "none"), ("two", "fixed")):
@@ -55,7 +53,7 @@ def test_a_table_is_made_of_the_runs_of_two_machines_without_training(
     )
 
 
-def test_a_place_outside_of_the_runs_folder_stays_in_a_record_as_it_is(tmp_path: Path) -> None:
+def test_a_place_outside_of_the_runs_folder_stays_in_a_record_as_it_is(tmp_path):
     folder = tmp_path / "pretrain" / "x"
     folder.mkdir(parents=True)
     (tmp_path / "store" / "a-1").mkdir(parents=True)
@@ -67,9 +65,7 @@ def test_a_place_outside_of_the_runs_folder_stays_in_a_record_as_it_is(tmp_path:
     ]
 
 
-def test_inputs_of_finished_runs_are_not_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inputs_of_finished_runs_are_not_made_again(tmp_path, monkeypatch):
     monkeypatch.setenv("RELPOS_DATA", str(write_data(tmp_path / "data")))
     runs = runs_of(plan_table(load(str(write_experiment(tmp_path))), ["none"]))
     assert needed(runs) == runs

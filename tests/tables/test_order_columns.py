@@ -64,21 +64,21 @@ def table(made: Path) -> Table:
     return read_table(made / "tables" / "ordered", Table)
 
 
-def test_a_network_without_positions_shows_that_it_knows_no_order(table: Table) -> None:
+def test_a_network_without_positions_shows_that_it_knows_no_order(table):
     columns = table.row("none").columns
     assert list(columns) == ["shuffle_gap", "same_word_pairs", "other_pairs"]
     assert columns["shuffle_gap"].mean == pytest.approx(0, abs=1e-5)
     assert (columns["same_word_pairs"].mean, columns["same_word_pairs"].sem) == (50.0, 0.0)
 
 
-def test_every_pre_training_gives_one_value(table: Table) -> None:
+def test_every_pre_training_gives_one_value(table):
     for column in table.row("absolute").columns.values():
         assert (column.seeds, len(column.values), column.n_missing) == ([(0, 0), (1, 0)], 2, 0)
         assert column.sem is not None
         assert column.interval is not None
 
 
-def test_the_interval_over_few_pre_trainings_is_that_of_the_t_distribution(table: Table) -> None:
+def test_the_interval_over_few_pre_trainings_is_that_of_the_t_distribution(table):
     column = table.row("absolute").columns["other_pairs"]
     low, high = column.mean - 12.706 * column.sem, column.mean + 12.706 * column.sem
     assert column.interval == pytest.approx((max(low, 0), min(high, 100)), rel=1e-3)
@@ -118,7 +118,7 @@ def made_column(name: str, results: list[dict[str, Any]]) -> Column:
 
 
 @pytest.mark.parametrize("name", ["shuffle_gap", "same_word_pairs"])
-def test_the_interval_over_five_pre_trainings_is_over_these_and_their_examples(name: str) -> None:
+def test_the_interval_over_five_pre_trainings_is_over_these_and_their_examples(name):
     column = made_column(name, [made_results(seed) for seed in range(5)])
     low, high = column.interval or (0, 0)
     assert low < column.mean < high <= 100
@@ -130,9 +130,7 @@ def test_the_interval_over_five_pre_trainings_is_over_these_and_their_examples(n
     )
 
 
-def test_an_interval_over_five_pre_trainings_is_of_all_of_them_where_some_have_kept_no_examples() -> (
-    None
-):
+def test_an_interval_over_five_pre_trainings_is_of_all_of_them_where_some_have_kept_no_examples():
     results = [
         made_results(seed) | {"shuffle_gap": {"all": 0.3 + 0.1 * seed}, "by_example": {}}
         for seed in range(4)
@@ -142,7 +140,7 @@ def test_an_interval_over_five_pre_trainings_is_of_all_of_them_where_some_have_k
     assert column.interval == mean_interval(column.values)
 
 
-def test_the_columns_about_order_have_no_mean(made: Path) -> None:
+def test_the_columns_about_order_have_no_mean(made):
     head = (made / "tables" / "ordered" / "table.md").read_text(encoding="utf-8").splitlines()[4]
     assert (
         head
@@ -151,7 +149,7 @@ def test_the_columns_about_order_have_no_mean(made: Path) -> None:
     assert "mean of" not in (made / "tables" / "ordered" / "table.html").read_text(encoding="utf-8")
 
 
-def test_nothing_is_measured_twice(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_measured_twice(made, monkeypatch):
     monkeypatch.setenv("RELPOS_RUNS", str(made))
     nothing_is_measured(monkeypatch)
     before = (made / "tables" / "ordered" / "table.json").read_bytes()
@@ -180,9 +178,7 @@ def figures(root: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.full
-def test_order_is_a_stage_that_can_be_left_for_later(
-    unmeasured: Path, made: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_order_is_a_stage_that_can_be_left_for_later(unmeasured, made, monkeypatch):
     monkeypatch.setenv("RELPOS_RUNS", str(unmeasured))
     command = [
         "reproduce",
@@ -200,8 +196,8 @@ def test_order_is_a_stage_that_can_be_left_for_later(
 
 @pytest.mark.full
 def test_networks_measured_side_by_side_have_the_same_figures_to_the_last_bit(
-    made: Path, unmeasured: Path, python: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    made, unmeasured, python, monkeypatch
+):
     monkeypatch.setenv("RELPOS_RUNS", str(unmeasured))
     nothing_is_measured(monkeypatch)
     assert main(["reproduce", f"table={made / 'ordered.yaml'}", "workers=2", "rows=absolute"]) == 0
@@ -218,12 +214,8 @@ def test_networks_measured_side_by_side_have_the_same_figures_to_the_last_bit(
 
 
 def test_a_network_that_cannot_be_measured_fails_by_measure_and_the_others_are_measured(
-    made: Path,
-    unmeasured: Path,
-    python: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    made, unmeasured, python, monkeypatch, capsys
+):
     monkeypatch.setenv("RELPOS_RUNS", str(unmeasured))
     first, second = sorted(
         path for path in (unmeasured / "pretrain").iterdir() if path.name.startswith("none")
@@ -247,7 +239,7 @@ def test_a_network_that_cannot_be_measured_fails_by_measure_and_the_others_are_m
     assert [(column.seeds, column.n_missing) for column in columns.values()] == [([(1, 0)], 1)] * 3
 
 
-def test_an_override_of_the_command_line_reaches_the_measurement(tmp_path: Path) -> None:
+def test_an_override_of_the_command_line_reaches_the_measurement(tmp_path):
     chosen = instrument(
         load(str(write(tmp_path))), ["order.examples=7", "order.pairs.limit=3", "pretrain.steps=9"]
     )
@@ -255,7 +247,7 @@ def test_an_override_of_the_command_line_reaches_the_measurement(tmp_path: Path)
     assert (shuffle["examples"], pairs["pairs"]["limit"]) == (7, 3)
 
 
-def test_pre_trainings_that_are_not_finished_are_missing(tmp_path: Path) -> None:
+def test_pre_trainings_that_are_not_finished_are_missing(tmp_path):
     given = load(str(write(tmp_path)))
     plan = plan_table(given)
     asked = instrument(given)
@@ -271,8 +263,8 @@ def test_pre_trainings_that_are_not_finished_are_missing(tmp_path: Path) -> None
     ],
 )
 def test_what_would_be_noticed_only_at_the_end_is_refused_at_the_beginning(
-    changes: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+    changes, message, tmp_path
+):
     with pytest.raises(RelposError, match=message):
         load(str(write(tmp_path, **changes)))
 
@@ -285,9 +277,7 @@ def test_what_would_be_noticed_only_at_the_end_is_refused_at_the_beginning(
         ("order.pairs=zoro", "unknown pairs 'zoro'. Did you mean 'zorro'"),
     ],
 )
-def test_a_wrong_override_is_one_line_before_any_run(
-    override: str, message: str, tmp_path: Path
-) -> None:
+def test_a_wrong_override_is_one_line_before_any_run(override, message, tmp_path):
     with pytest.raises(RelposError, match=message):
         instrument(load(str(write(tmp_path))), [override])
 
@@ -300,9 +290,7 @@ def test_a_wrong_override_is_one_line_before_any_run(
         (["shuffle"], "order_snapshots.threads=1"),
     ],
 )
-def test_an_override_of_a_stage_that_the_table_has_not_is_refused(
-    order: list[str] | None, override: str, tmp_path: Path
-) -> None:
+def test_an_override_of_a_stage_that_the_table_has_not_is_refused(order, override, tmp_path):
     given = load(str(write(tmp_path, stages={"pretrain": TINY}, order=order)))
     with pytest.raises(
         RelposError,
@@ -311,9 +299,7 @@ def test_an_override_of_a_stage_that_the_table_has_not_is_refused(
         instrument(given, [override])
 
 
-def test_pairs_that_cannot_be_read_are_refused_before_any_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pairs_that_cannot_be_read_are_refused_before_any_run(tmp_path, capsys):
     (tmp_path / "odd.txt").write_text("a b .\nb a .\nc d .\n", encoding="utf-8")
     overrides = [f"order.pairs.path={tmp_path / 'odd.txt'}", "order.pairs=files"]
     assert main(["reproduce", f"table={write(tmp_path)}", *overrides]) == 1
@@ -321,7 +307,7 @@ def test_pairs_that_cannot_be_read_are_refused_before_any_run(
     assert not (runs_root() / "pretrain").exists()
 
 
-def test_snapshots_are_measured_beside_the_end_with_dials_of_their_own(table: Table) -> None:
+def test_snapshots_are_measured_beside_the_end_with_dials_of_their_own(table):
     row = table.row("absolute")
     assert (row.columns["same_word_pairs"].examples, row.columns["other_pairs"].examples) == (
         28,
@@ -338,7 +324,7 @@ def test_snapshots_are_measured_beside_the_end_with_dials_of_their_own(table: Ta
     assert row.snapshots[100]["shuffle_gap"].values == row.columns["shuffle_gap"].values
 
 
-def test_a_table_with_snapshots_shows_their_course(made: Path) -> None:
+def test_a_table_with_snapshots_shows_their_course(made):
     folder = made / "tables" / "ordered"
     text = (folder / "table.md").read_text(encoding="utf-8")
     assert "| shuffle gap at per cent of the steps | 50 % | 100 % |" in text
@@ -346,7 +332,7 @@ def test_a_table_with_snapshots_shows_their_course(made: Path) -> None:
     assert (folder / "snapshots.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_snapshots_that_nobody_keeps_are_refused_before_any_run(tmp_path: Path) -> None:
+def test_snapshots_that_nobody_keeps_are_refused_before_any_run(tmp_path):
     given = load(str(write(tmp_path, stages={"pretrain": TINY, "order_snapshots": ["examples=2"]})))
     with pytest.raises(
         RelposError, match=r"row 'none': stages.order_snapshots: no snapshots are kept; name some"

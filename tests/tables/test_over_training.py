@@ -3,7 +3,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from tables.snapshots import JITTER, rows
 CLAIMS = compared(chosen(load_claims("all"), ["C03", "C13"]), "loss")
 
 
-def test_a_claim_appears_where_its_interval_leaves_zero() -> None:
+def test_a_claim_appears_where_its_interval_leaves_zero():
     courses = courses_of(rows(dynamic=(5.0, 3.0), fixed=(5.0, 3.5)), CLAIMS, "loss")
     ((id, (bound, differences)),) = courses.items()
     assert (id, bound) == ("C03/loss", 0.02)
@@ -33,12 +32,12 @@ def test_a_claim_appears_where_its_interval_leaves_zero() -> None:
     assert (tested[100].value, tested[100].low > 0) == (pytest.approx(0.5), True)
 
 
-def test_a_pair_without_snapshots_is_left_out() -> None:
+def test_a_pair_without_snapshots_is_left_out():
     assert courses_of(rows(dynamic=(5.0, 3.0)), CLAIMS, "loss") == {}
     assert courses_of(rows(dynamic=(5.0, 3.0), fixed=(5.0, 3.5)), CLAIMS, "order") == {}
 
 
-def test_the_order_of_rows_is_compared_with_the_last_one() -> None:
+def test_the_order_of_rows_is_compared_with_the_last_one():
     same = rows(a=(5.0, 3.0), b=(5.1, 3.1), c=(5.2, 3.2), d=(5.3, 3.3), e=(5.4, 3.4))
     turned = rows(a=(5.0, 3.4), b=(5.1, 3.3), c=(5.2, 3.2), d=(5.3, 3.1), e=(5.4, 3.0))
     assert agreements(same, "loss")[10].rho == pytest.approx(1.0)
@@ -60,7 +59,7 @@ def test_the_order_of_rows_is_compared_with_the_last_one() -> None:
     )
 
 
-def test_the_figure_and_its_numbers(tmp_path: Path) -> None:
+def test_the_figure_and_its_numbers(tmp_path):
     given = rows(dynamic=(5.0, 3.0), fixed=(5.0, 3.5), absolute=(5.1, 3.6), depthwise=(5.2, 3.7))
     draw(tmp_path, given, CLAIMS, "loss")
     assert (tmp_path / "claims_over_training.png").stat().st_size > 10_000
@@ -76,7 +75,7 @@ def test_the_figure_and_its_numbers(tmp_path: Path) -> None:
     ("primary", "order"),
     [("loss", ["C03/loss", "C03/order", "C03"]), ("order", ["C03/order", "C03/loss", "C03"])],
 )
-def test_the_primary_measure_comes_first(primary: str, order: list[str]) -> None:
+def test_the_primary_measure_comes_first(primary, order):
     assert [
         line.partition(" ")[0]
         for line in table_page(["C03"], primary).splitlines()
@@ -85,8 +84,8 @@ def test_the_primary_measure_comes_first(primary: str, order: list[str]) -> None
 
 
 def test_a_table_that_names_its_primary_measure_has_its_claims_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("RELPOS_DATA", str(write_data(tmp_path / "data")))
     content: dict[str, Any] = {
         "rows": {name: [f"position={name}"] for name in ("dynamic", "fixed")},

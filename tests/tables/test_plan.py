@@ -30,7 +30,7 @@ def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELPOS_DATA", str(tmp_path / "nothing"))
 
 
-def test_a_fine_tuning_starts_from_its_rows_pre_training(tmp_path: Path) -> None:
+def test_a_fine_tuning_starts_from_its_rows_pre_training(tmp_path):
     stages = {"pretrain": PRETRAIN, "finetune": ["steps=5"]}
     for row in plan_table(
         load(str(write_experiment(tmp_path, stages=stages, tasks=["cola", "rte"])))
@@ -41,7 +41,7 @@ def test_a_fine_tuning_starts_from_its_rows_pre_training(tmp_path: Path) -> None
         assert starts[1].inputs["start"] is row.pretrainings[0]
 
 
-def test_fine_tunings_that_others_wait_for_come_before_those_beside_them(tmp_path: Path) -> None:
+def test_fine_tunings_that_others_wait_for_come_before_those_beside_them(tmp_path):
     stages = {"pretrain": PRETRAIN, "finetune": ["steps=5"]}
     runs = runs_of(
         plan_table(load(str(write_experiment(tmp_path, stages=stages, tasks=["cola", "rte"]))))
@@ -52,7 +52,7 @@ def test_fine_tunings_that_others_wait_for_come_before_those_beside_them(tmp_pat
     )
 
 
-def test_runs_are_those_of_the_single_commands(tmp_path: Path) -> None:
+def test_runs_are_those_of_the_single_commands(tmp_path):
     stages = {"pretrain": PRETRAIN, "finetune": ["steps=5", "intermediate=none"]}
     experiment = load(str(write_experiment(tmp_path, stages=stages, seeds=[0, 4])))
     row = plan_table(experiment, ["fixed"])[0]
@@ -67,20 +67,20 @@ def test_runs_are_those_of_the_single_commands(tmp_path: Path) -> None:
     assert (tuning.run.identity, tuning.run.name) == (alone.identity, alone.name)
 
 
-def test_another_seed_is_what_planning_anew_gives() -> None:
+def test_another_seed_is_what_planning_anew_gives():
     cfg = compose("finetune", ["task=cola"])
     first, anew = (plan(with_task(cfg, "rte", seed=seed)) for seed in (0, 5))
     assert reseeded(first, 5) == anew
     assert reseeded(first, 5).inputs["start"].identity == anew.inputs["start"].identity
 
 
-def test_the_first_seed_of_every_row_comes_before_the_second_of_any(tmp_path: Path) -> None:
+def test_the_first_seed_of_every_row_comes_before_the_second_of_any(tmp_path):
     rows = plan_table(load(str(write_experiment(tmp_path, tasks=[], pretrain_seeds=[4, 2]))))
     seeds = [run.config.seed for run in runs_of(rows) if run.stage == "pretrain"]
     assert seeds == [4] * len(rows) + [2] * len(rows)
 
 
-def test_overrides_for_one_stage_do_not_reach_the_other(tmp_path: Path) -> None:
+def test_overrides_for_one_stage_do_not_reach_the_other(tmp_path):
     experiment = load(str(write_experiment(tmp_path)))
     before, after = (
         plan_table(experiment, ["none"], overrides)[0] for overrides in ([], ["finetune.steps=9"])
@@ -92,7 +92,7 @@ def test_overrides_for_one_stage_do_not_reach_the_other(tmp_path: Path) -> None:
     assert {tuning.run.config.steps for tuning in longer.tunings} == {3}
 
 
-def test_several_pre_training_seeds_give_several_runs(tmp_path: Path) -> None:
+def test_several_pre_training_seeds_give_several_runs(tmp_path):
     row = plan_table(load(str(write_experiment(tmp_path, pretrain_seeds=[0, 1], seeds=[0, 1, 2]))))[
         0
     ]
@@ -100,7 +100,7 @@ def test_several_pre_training_seeds_give_several_runs(tmp_path: Path) -> None:
     assert len({tuning.run.identity for tuning in row.tunings}) == 2 * 3 * 2
 
 
-def test_a_wrong_override_names_the_row(tmp_path: Path) -> None:
+def test_a_wrong_override_names_the_row(tmp_path):
     rows = {"none": ["position=none"], "long": ["position=fixd"]}
     with pytest.raises(
         RelposError, match=r"table small, row 'long': unknown position 'fixd'. Did you mean 'fixed'"
@@ -108,7 +108,7 @@ def test_a_wrong_override_names_the_row(tmp_path: Path) -> None:
         plan_table(load(str(write_experiment(tmp_path, rows=rows))))
 
 
-def test_inputs_come_before_what_needs_them_and_each_run_once() -> None:
+def test_inputs_come_before_what_needs_them_and_each_run_once():
     runs = runs_of(plan_table(load("demo")))
     places = {run.identity: place for place, run in enumerate(runs)}
     assert len(places) == len(runs) == 3 + 5 * (1 + 2)
@@ -119,7 +119,7 @@ def test_inputs_come_before_what_needs_them_and_each_run_once() -> None:
     )
 
 
-def test_a_job_survives_its_file(tmp_path: Path) -> None:
+def test_a_job_survives_its_file(tmp_path):
     runs = runs_of(plan_table(load("demo"), ["none", "fixed"]))
     Job(runs, 2, {runs[0].identity: 1}).write(tmp_path / "job.json")
     read = Job.read(tmp_path / "job.json", is_worker=True)
@@ -130,7 +130,7 @@ def test_a_job_survives_its_file(tmp_path: Path) -> None:
     assert read.runs == runs
 
 
-def test_overrides_of_the_rows_need_no_brackets() -> None:
+def test_overrides_of_the_rows_need_no_brackets():
     overrides = ["table=demo", "rows=[none]", "data.root=/a b", "pretrain.steps=3"]
     assert rewritten("reproduce", overrides) == [
         "table=demo",
@@ -147,9 +147,7 @@ def test_overrides_of_the_rows_need_no_brackets() -> None:
     ]
 
 
-def test_seeds_of_the_command_line_replace_those_of_the_file(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_seeds_of_the_command_line_replace_those_of_the_file(capsys):
     arguments = [
         "reproduce",
         "table=demo",
@@ -173,9 +171,7 @@ def test_seeds_of_the_command_line_replace_those_of_the_file(
     assert "pretrain_seeds: a seed is given twice" in capsys.readouterr().err
 
 
-def test_tasks_of_the_command_line_replace_those_of_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tasks_of_the_command_line_replace_those_of_the_file(tmp_path, monkeypatch, capsys):
     arguments = ["reproduce", "table=demo", "rows=[fixed]", "dry_run=true"]
     assert main([*arguments, "tasks=[cola]"]) == 0
     assert re.search(r"^fixed +0/1 +0/1 *$", capsys.readouterr().out, re.MULTILINE)
@@ -200,16 +196,14 @@ def test_tasks_of_the_command_line_replace_those_of_the_file(
         ("dryrun=true", "dry_run"),
     ],
 )
-def test_a_slip_in_an_override_of_the_table_is_not_taken_for_a_rows(
-    override: str, meant: str
-) -> None:
+def test_a_slip_in_an_override_of_the_table_is_not_taken_for_a_rows(override, meant):
     with pytest.raises(
         RelposError, match=f"unknown key '{override.partition('=')[0]}'. Did you mean '{meant}'"
     ):
         rewritten("reproduce", [override])
 
 
-def test_rows_that_start_from_a_checkpoint_pre_train_nothing(tmp_path: Path) -> None:
+def test_rows_that_start_from_a_checkpoint_pre_train_nothing(tmp_path):
     model = tmp_path / "host"
     model.mkdir()
     (model / "model.safetensors").write_bytes(b"weights")
@@ -243,9 +237,7 @@ def test_rows_that_start_from_a_checkpoint_pre_train_nothing(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("where", ["task", "experiment"])
-def test_an_intermediate_task_lies_beside_the_file_that_names_it(
-    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_intermediate_task_lies_beside_the_file_that_names_it(where, tmp_path, monkeypatch):
     files = tmp_path / "my files"
     for name in ("first", "second"):
         (files / name).mkdir(parents=True)
@@ -276,9 +268,7 @@ def test_an_intermediate_task_lies_beside_the_file_that_names_it(
     assert {row.tunings[0].run.identity, *identities} == {identities[0]}
 
 
-def test_a_network_that_cannot_be_built_is_refused_before_the_rows_before_it_are_made(
-    tmp_path: Path,
-) -> None:
+def test_a_network_that_cannot_be_built_is_refused_before_the_rows_before_it_are_made(tmp_path):
     rows = {
         "none": ["position=none"],
         "both": ["position=merge", f"position.parts=[{PART % 'Pope'},{PART % 'Rope'}]"],

@@ -1,7 +1,6 @@
 """Which rows of a table are on the bag-of-words plateau."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -26,9 +25,7 @@ def told(rows: list[Row], plan: list[PlannedRow]) -> list[bool | None]:
         ({}, {"none": None, "fixed": None}),
     ],
 )
-def test_rows_are_told_where_their_shuffle_gap_was_measured(
-    gaps: dict[str, list[float]], expected: dict[str, bool | None], tmp_path: Path
-) -> None:
+def test_rows_are_told_where_their_shuffle_gap_was_measured(gaps, expected, tmp_path):
     plan = plan_table(load(str(write_experiment(tmp_path))))
     for planned, loss in zip(plan, (6.0, 5.0), strict=True):
         finish(planned.pretrainings[0], {"heldout_loss": loss})
@@ -40,7 +37,7 @@ def test_rows_are_told_where_their_shuffle_gap_was_measured(
     assert told(rows, plan) == list(expected.values())
 
 
-def test_where_none_knows_order_the_gap_alone_decides(tmp_path: Path) -> None:
+def test_where_none_knows_order_the_gap_alone_decides(tmp_path):
     # as under causal attention, where positions may win nothing
     plan = plan_table(load(str(write_experiment(tmp_path))))
     for planned in plan:
@@ -52,7 +49,7 @@ def test_where_none_knows_order_the_gap_alone_decides(tmp_path: Path) -> None:
     assert told(rows, plan) == [False, False]
 
 
-def test_a_row_is_none_by_its_scheme_and_not_by_its_name(tmp_path: Path) -> None:
+def test_a_row_is_none_by_its_scheme_and_not_by_its_name(tmp_path):
     rows = {"none": ["position=rope"], "depthwise": ["position=rope", "conv=depthwise"]}
     plan = plan_table(load(str(write_experiment(tmp_path, rows=rows))))
     for planned, loss in zip(plan, (5.0, 4.0), strict=True):
@@ -63,7 +60,7 @@ def test_a_row_is_none_by_its_scheme_and_not_by_its_name(tmp_path: Path) -> None
     assert [row.order_known for row in found] == [None, None]
 
 
-def test_a_row_is_told_when_it_found_order(tmp_path: Path) -> None:
+def test_a_row_is_told_when_it_found_order(tmp_path):
     plan = plan_table(load(str(write_experiment(tmp_path))))
     for planned, losses in zip(plan, ([6.0, 6.0], [5.0, 4.0]), strict=True):
         run = planned.pretrainings[0]
@@ -85,7 +82,7 @@ def test_a_row_is_told_when_it_found_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("warmup", ["2", "0.2"])
-def test_the_constant_phase_ends_where_the_rate_begins_to_fall(warmup: str, tmp_path: Path) -> None:
+def test_the_constant_phase_ends_where_the_rate_begins_to_fall(warmup, tmp_path):
     recipe = [
         f"pretrain.recipe.{key}={value}"
         for key, value in {"schedule": "wsd", "warmup": warmup, "decay": 0.3}.items()

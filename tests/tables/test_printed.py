@@ -31,14 +31,14 @@ def lines(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_nobody_has_changed_a_number(table: str) -> None:
+def test_nobody_has_changed_a_number(table):
     assert (
         hashlib.sha256((PRINTED / f"{table}.csv").read_bytes()).hexdigest()[:16] == CHECKSUMS[table]
     )
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_every_row_is_a_row_of_the_experiment(table: str) -> None:
+def test_every_row_is_a_row_of_the_experiment(table):
     printed = printed_numbers(load(table))
     extra = set(printed) - set(load(table).rows)
     assert extra == ({"delta", "delta_percent"} if table.startswith("wennberg") else set())
@@ -51,7 +51,7 @@ def columns() -> Iterator[tuple[str, str, dict[str, float]]]:
             yield table, row, numbers
 
 
-def test_glue_is_the_mean_of_nine_but_for_three_rows_of_table_6() -> None:
+def test_glue_is_the_mean_of_nine_but_for_three_rows_of_table_6():
     found = {
         (table, row)
         for table, row, numbers in columns()
@@ -63,7 +63,7 @@ def test_glue_is_the_mean_of_nine_but_for_three_rows_of_table_6() -> None:
     }
 
 
-def test_standard_errors_stand_beside_the_means() -> None:
+def test_standard_errors_stand_beside_the_means():
     numbers = printed_numbers(load("chang2021_table6"))["small_none"]
     assert (numbers["cola"], numbers["cola_sem"], numbers["glue"], numbers["glue_sem"]) == (
         7.0,
@@ -73,7 +73,7 @@ def test_standard_errors_stand_beside_the_means() -> None:
     )
 
 
-def test_delta_of_wennberg_is_the_best_of_s_minus_the_baseline() -> None:
+def test_delta_of_wennberg_is_the_best_of_s_minus_the_baseline():
     for table in ("wennberg2021_table3a", "wennberg2021_table3b"):
         printed = printed_numbers(load(table))
         for task, delta in printed["delta"].items():

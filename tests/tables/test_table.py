@@ -1,9 +1,7 @@
 """`table.json`: what was written is read again, and shown as it was."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -19,13 +17,13 @@ WRITTEN = sorted((shipped("experiments") / "results").glob("*/table.json"))
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.parent.name)
-def test_a_table_in_the_repository_is_shown_as_it_was(path: Path) -> None:
+def test_a_table_in_the_repository_is_shown_as_it_was(path):
     view = view_of(read_table(path.parent, Table))
     assert text.markdown(view) == (path.parent / "table.md").read_text(encoding="utf-8")
     assert text.comma_separated(view) == (path.parent / "table.csv").read_text(encoding="utf-8")
 
 
-def test_a_table_says_what_its_finished_runs_were_made_with() -> None:
+def test_a_table_says_what_its_finished_runs_were_made_with():
     record = {
         "hardware": {"processor": "a CPU", "instructions": "avx2"},
         "commit": "01234567",
@@ -46,7 +44,7 @@ def test_a_table_says_what_its_finished_runs_were_made_with() -> None:
     assert (made_with(plan), made_with(plan[:0])) == (said, "")
 
 
-def test_nothing_is_lost_on_the_way_to_the_file_and_back(tmp_path: Path) -> None:
+def test_nothing_is_lost_on_the_way_to_the_file_and_back(tmp_path):
     table().write(tmp_path)
     assert read_table(tmp_path, Table) == table()
 
@@ -63,9 +61,7 @@ def test_nothing_is_lost_on_the_way_to_the_file_and_back(tmp_path: Path) -> None
         ([], "damaged"),
     ],
 )
-def test_a_damaged_file_is_one_line_that_names_the_place(
-    content: Any, message: str, tmp_path: Path
-) -> None:
+def test_a_damaged_file_is_one_line_that_names_the_place(content, message, tmp_path):
     (tmp_path / "table.json").write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(RelposError) as caught:
         read_table(tmp_path, Table)

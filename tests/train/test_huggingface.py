@@ -5,7 +5,6 @@ import copy
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,9 +93,7 @@ def of_bert(head: str, part: str, logits: Tensor, labels: dict[str, Tensor], **m
         ),
     ],
 )
-def test_the_loss_of_every_kind_of_problem_is_that_of_bert(
-    outputs: int, kind: str | None, labels: Tensor
-) -> None:
+def test_the_loss_of_every_kind_of_problem_is_that_of_bert(outputs, kind, labels):
     model = made("SequenceClassification", num_labels=outputs, problem_type=kind)
     answer = model(IDS, MASK, labels=labels)
     expected = of_bert(
@@ -112,14 +109,14 @@ def test_the_loss_of_every_kind_of_problem_is_that_of_bert(
 
 
 @pytest.mark.parametrize("shape", [(4, 9), (36,)])
-def test_the_loss_of_masked_tokens_is_that_of_bert(shape: tuple[int, ...]) -> None:
+def test_the_loss_of_masked_tokens_is_that_of_bert(shape):
     labels = torch.where(torch.arange(36) % 3 == 0, -100, torch.arange(36) % 5).view(shape)
     answer = made()(IDS, MASK, labels=labels)
     assert torch.equal(answer.loss, of_bert("MaskedLM", "cls", answer.logits, {"labels": labels}))
 
 
 @pytest.mark.parametrize("head", ["SequenceClassification", "MaskedLM"])
-def test_a_step_in_four_passes_has_the_gradient_of_one(head: str) -> None:
+def test_a_step_in_four_passes_has_the_gradient_of_one(head):
     whole, parts = made(head, num_labels=2), made(head, num_labels=2)
     labels = IDS if head == "MaskedLM" else torch.tensor([0, 1, 1, 0])
     whole(IDS, labels=labels).loss.backward()
@@ -142,12 +139,12 @@ def test_a_step_in_four_passes_has_the_gradient_of_one(head: str) -> None:
         "outptu_attentions",
     ],
 )
-def test_what_a_class_does_not_know_is_refused_by_name(head: str, name: str) -> None:
+def test_what_a_class_does_not_know_is_refused_by_name(head, name):
     with pytest.raises(TypeError, match=name):
         made(head)(IDS, **{name: torch.arange(9)[None]})
 
 
-def test_inputs_are_ids_or_vectors_and_a_mask_of_tokens() -> None:
+def test_inputs_are_ids_or_vectors_and_a_mask_of_tokens():
     model = made(position="rope", conv="canon")
     vectors = model.get_input_embeddings()(IDS)
     torch.testing.assert_close(
@@ -161,7 +158,7 @@ def test_inputs_are_ids_or_vectors_and_a_mask_of_tokens() -> None:
 
 
 @pytest.mark.parametrize("head", ["", *HEADS])
-def test_outputs_are_those_that_are_asked_for(head: str) -> None:
+def test_outputs_are_those_that_are_asked_for(head):
     model = made(head)
     assert isinstance(model(IDS, return_dict=False), tuple)
     given = model(IDS, output_attentions=True, output_hidden_states=True)
@@ -177,7 +174,7 @@ def test_outputs_are_those_that_are_asked_for(head: str) -> None:
 @pytest.mark.parametrize(
     "position", ["absolute", "composite", "shaw", "dual_triangle_split", "window"]
 )
-def test_attention_maps_are_what_the_values_are_weighed_with(position: str) -> None:
+def test_attention_maps_are_what_the_values_are_weighed_with(position):
     model = made(position=position)
     answer = model(IDS, MASK, output_attentions=True)
     torch.testing.assert_close(
@@ -188,12 +185,12 @@ def test_attention_maps_are_what_the_values_are_weighed_with(position: str) -> N
         assert not weights[1, :, :6, 6:].any()
 
 
-def test_a_network_without_scores_has_no_attention_maps() -> None:
+def test_a_network_without_scores_has_no_attention_maps():
     with pytest.raises(RelposError, match="output_attentions: no head of this network has scores"):
         made(position="none", conv="lightconv")(IDS, output_attentions=True)
 
 
-def test_a_larger_vocabulary_keeps_the_logits_and_opens_here(tmp_path: Path) -> None:
+def test_a_larger_vocabulary_keeps_the_logits_and_opens_here(tmp_path):
     for tied in (True, False):
         model = made(head="MaskedLM") if tied else auto("MaskedLM").from_config(untied()).eval()
         torch.nn.init.normal_(model.head.bias)
@@ -220,7 +217,7 @@ def untied() -> Any:
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
-def test_activations_that_are_computed_again_give_the_same_gradients(reentrant: bool) -> None:
+def test_activations_that_are_computed_again_give_the_same_gradients(reentrant):
     grads = []
     for again in (False, True):
         model = made(position="composite", conv="canon").train()
@@ -237,7 +234,7 @@ def test_activations_that_are_computed_again_give_the_same_gradients(reentrant: 
 
 @pytest.mark.parametrize("position", ["absolute", "composite", "rope", "dual_triangle"])
 @pytest.mark.parametrize("kernel", ["auto", "eager"])
-def test_in_half_precision_a_mask_hides_padding(position: str, kernel: str) -> None:
+def test_in_half_precision_a_mask_hides_padding(position, kernel):
     model = made(position=position)
     for layer in model.encoder.layers:
         layer.attention.kernel = kernel
@@ -263,9 +260,7 @@ MISSING = [
 
 
 @pytest.mark.parametrize(("head", "position", "conv"), MISSING)
-def test_what_a_folder_lacks_is_drawn_as_in_a_new_network(
-    head: str, position: str, conv: str, tmp_path: Path
-) -> None:
+def test_what_a_folder_lacks_is_drawn_as_in_a_new_network(head, position, conv, tmp_path):
     saved = made(head, position=position, conv=conv)
     with torch.no_grad():
         for parameter in saved.parameters():
@@ -284,7 +279,7 @@ def test_what_a_folder_lacks_is_drawn_as_in_a_new_network(
         assert torch.equal(value, kept.get(name, new[name])), name
 
 
-def test_what_transformers_makes_of_a_pretraining_opens_here(tmp_path: Path) -> None:
+def test_what_transformers_makes_of_a_pretraining_opens_here(tmp_path):
     made().save_pretrained(tmp_path / "saved")
     for number, more in enumerate(({"num_labels": 3}, {}, {"num_labels": 1})):
         theirs = auto("SequenceClassification").from_pretrained(tmp_path / "saved", **more).eval()
@@ -302,7 +297,7 @@ def test_what_transformers_makes_of_a_pretraining_opens_here(tmp_path: Path) -> 
     torch.testing.assert_close(back(IDS, MASK).last_hidden_state, ours(IDS, MASK))
 
 
-def test_the_configuration_has_the_names_of_transformers(tmp_path: Path) -> None:
+def test_the_configuration_has_the_names_of_transformers(tmp_path):
     given = config()
     names = (
         "hidden_size",
@@ -345,7 +340,7 @@ for scheme, auto in (("composite", AutoModelForMaskedLM), ("rope", AutoModelForS
 
 
 @pytest.mark.full
-def test_networks_compile_as_one_graph_and_as_a_program_for_texts_of_any_size() -> None:
+def test_networks_compile_as_one_graph_and_as_a_program_for_texts_of_any_size():
     """In a process of its own: here annotations are checked, which a compiler would have to
     understand."""
     done = subprocess.run(
@@ -354,7 +349,7 @@ def test_networks_compile_as_one_graph_and_as_a_program_for_texts_of_any_size() 
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def test_a_network_is_pickled() -> None:
+def test_a_network_is_pickled():
     model = made()
     again = pickle.loads(pickle.dumps(model))
     assert torch.equal(again(IDS).logits, model(IDS).logits)

@@ -30,9 +30,7 @@ KEY = "0" * 40
     ({"WANDB_DISABLED": "true", "WANDB_API_KEY": KEY}, "disabled"),
     ({"WANDB_DISABLED": "false", "WANDB_API_KEY": KEY}, "online"),
 ])  # fmt: skip
-def test_the_variables_of_weights_and_biases_decide(
-    variables: dict[str, str], mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_variables_of_weights_and_biases_decide(variables, mode, monkeypatch):
     for name in ("WANDB_MODE", "WANDB_DISABLED", "WANDB_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -41,7 +39,7 @@ def test_the_variables_of_weights_and_biases_decide(
     assert wandb_mode("offline") == "offline"
 
 
-def test_a_disabled_run_is_logged_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disabled_run_is_logged_nowhere(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     logger = wandb_logger(
         "p",
@@ -87,9 +85,7 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[b
     wandb.teardown()
 
 
-def test_the_key_is_sent_to_no_address_of_the_working_directory(
-    stranger: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_is_sent_to_no_address_of_the_working_directory(stranger, tmp_path, monkeypatch):
     addresses: list[str] = []
 
     def begin(**arguments: object) -> None:
@@ -111,9 +107,7 @@ def test_the_key_is_sent_to_no_address_of_the_working_directory(
     assert stranger == []
 
 
-def test_the_dashboard_asks_no_address_of_the_working_directory(
-    stranger: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_dashboard_asks_no_address_of_the_working_directory(stranger, monkeypatch):
     addresses: list[str] = []
 
     class Api:
@@ -128,9 +122,7 @@ def test_the_dashboard_asks_no_address_of_the_working_directory(
     assert stranger == []
 
 
-def test_the_users_own_settings_say_the_address(
-    stranger: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_users_own_settings_say_the_address(stranger, monkeypatch):
     Path("own").mkdir()
     Path("own/settings").write_text("[default]\nbase_url = https://wandb.example.org\n")
     monkeypatch.setenv("WANDB_CONFIG_DIR", "own")

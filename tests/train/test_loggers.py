@@ -4,7 +4,6 @@ import csv
 import json
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,9 +29,7 @@ def logger(word, key="", *, run, folder):
 """
 
 
-def test_a_logger_of_lightnings_writes_into_the_runs_folder_and_changes_no_identity(
-    toy_runs: Path,
-) -> None:
+def test_a_logger_of_lightnings_writes_into_the_runs_folder_and_changes_no_identity(toy_runs):
     run = relpos.run(compose("pretrain", [*TINY, *CSV]))
     assert run.identity == plan(compose("pretrain", TINY)).identity
     (written,) = run.path.rglob("metrics.csv")
@@ -50,9 +47,7 @@ def test_a_logger_of_lightnings_writes_into_the_runs_folder_and_changes_no_ident
     "harm",
     [Path.unlink, lambda path: path.write_text('{"step": 1}\n'), lambda path: path.write_text("")],
 )
-def test_a_log_that_is_deleted_or_cut_is_whole_again_with_the_next_line(
-    tmp_path: Path, harm: Callable[[Path], object]
-) -> None:
+def test_a_log_that_is_deleted_or_cut_is_whole_again_with_the_next_line(tmp_path, harm):
     log = JsonLines(tmp_path / "metrics.jsonl", 0)
     for step in (1, 2, 3):
         log.log_metrics({"loss": 0.5}, step)
@@ -63,9 +58,7 @@ def test_a_log_that_is_deleted_or_cut_is_whole_again_with_the_next_line(
     ]
 
 
-def test_a_function_of_the_users_own_is_told_what_the_run_is(
-    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_function_of_the_users_own_is_told_what_the_run_is(toy_runs, tmp_path, monkeypatch):
     (tmp_path / "my_loggers.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
     assert (
@@ -89,13 +82,8 @@ def test_a_function_of_the_users_own_is_told_what_the_run_is(
     ("typed", "recorded"), [("'s3cret/ =1'", "…"), ("${oc.env:MY_KEY}", "${oc.env:MY_KEY}")]
 )
 def test_what_a_logger_is_told_stands_in_no_file(
-    toy_runs: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    more: list[str],
-    typed: str,
-    recorded: str,
-) -> None:
+    toy_runs, tmp_path, monkeypatch, more, typed, recorded
+):
     (tmp_path / "my_loggers.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MY_KEY", "s3cret/ =1")
@@ -139,20 +127,14 @@ def test_what_a_logger_is_told_stands_in_no_file(
     ],
 )
 def test_a_wrong_logger_is_refused_before_anything_is_made(
-    overrides: list[str],
-    said: str,
-    refused: Callable[..., str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    overrides, said, refused, tmp_path, monkeypatch
+):
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
     assert said in refused("pretrain", *TINY, *overrides)
     assert not (tmp_path / "runs" / "toy").exists()
 
 
-def test_trackio_has_one_run_with_every_figure(
-    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trackio_has_one_run_with_every_figure(toy_runs, tmp_path, monkeypatch):
     """With trackio itself where it is installed, else with what it would be told."""
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     told: list[dict[str, Any]] = []
@@ -182,8 +164,8 @@ def test_trackio_has_one_run_with_every_figure(
     ("change", "scheme"), [([], "modernbert"), (["change.tisa=2", "change.start=random"], "+tisa")]
 )
 def test_wandb_knows_the_network_the_text_and_the_tokenizer_of_a_fine_tuning(
-    toy_runs: Path, change: list[str], scheme: str
-) -> None:
+    toy_runs, change, scheme
+):
     corpus = str(next(toy_runs.glob("toy/*/corpus")))
     text = ["data=files", f"data.corpus={corpus}", "vocabulary=5000", "data.pairs=64", "length=16"]
     before = relpos.run(
@@ -216,8 +198,8 @@ def test_wandb_knows_the_network_the_text_and_the_tokenizer_of_a_fine_tuning(
 
 
 def test_a_logger_without_its_package_or_with_an_unknown_mode_is_refused_before_any_run_begins(
-    toy_runs: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    toy_runs, refused, monkeypatch
+):
     monkeypatch.setitem(sys.modules, "trackio", None)
     monkeypatch.setenv("WANDB_MODE", "of")
     short = [*TINY, "vocabulary=150"]  # no tokenizer of that size is there

@@ -1,7 +1,6 @@
 """The columns of GLUE against scikit-learn and scipy, and what a constant prediction scores."""
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,19 +41,19 @@ def values(draw: DrawFn) -> Pair:
 
 @quick
 @given(classes(3))
-def test_accuracy_is_scikit_learns(pair: Pair) -> None:
+def test_accuracy_is_scikit_learns(pair):
     assert metrics.accuracy(*pair) == pytest.approx(oracle.accuracy_score(pair[1], pair[0]))
 
 
 @quick
 @given(classes())
-def test_f1_is_scikit_learns(pair: Pair) -> None:
+def test_f1_is_scikit_learns(pair):
     assert metrics.f1(*pair) == pytest.approx(oracle.f1_score(pair[1], pair[0], zero_division=0.0))
 
 
 @quick
 @given(classes())
-def test_matthews_is_scikit_learns(pair: Pair) -> None:
+def test_matthews_is_scikit_learns(pair):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns of a single class
         expected = oracle.matthews_corrcoef(pair[1], pair[0])
@@ -63,7 +62,7 @@ def test_matthews_is_scikit_learns(pair: Pair) -> None:
 
 @quick
 @given(values())
-def test_correlations_are_scipys(pair: Pair) -> None:
+def test_correlations_are_scipys(pair):
     if np.ptp(pair[0]) == 0 or np.ptp(pair[1]) == 0:
         assert metrics.pearson_and_spearman(*pair) == 0.0
         return
@@ -71,7 +70,7 @@ def test_correlations_are_scipys(pair: Pair) -> None:
     assert metrics.spearman(*pair) == pytest.approx(stats.spearmanr(*pair).statistic, abs=1e-9)
 
 
-def test_two_metric_columns_are_means() -> None:
+def test_two_metric_columns_are_means():
     p, t = [1, 1, 0, 1], [1, 0, 0, 1]
     assert metrics.accuracy_and_f1(p, t) == pytest.approx((0.75 + 0.8) / 2)
     x, y = [0.0, 1.0, 5.0], [0.0, 2.0, 3.0]
@@ -81,28 +80,28 @@ def test_two_metric_columns_are_means() -> None:
 
 
 @pytest.mark.parametrize("constant", [0.1, 0.0, 3.3333333, 1e8])
-def test_constant_predictions_score_nothing(constant: float) -> None:
+def test_constant_predictions_score_nothing(constant):
     targets = [0.1, 0.7, 4.2, 5.0] * 25
     assert metrics.score(task("stsb"), [constant] * 100, targets) == 0.0
     assert metrics.score(task("cola"), [1] * 100, [1, 0] * 50) == 0.0
 
 
-def test_predictions_that_are_not_finite_score_nothing() -> None:
+def test_predictions_that_are_not_finite_score_nothing():
     assert metrics.score(task("stsb"), [1.0, float("nan"), 2.0], [1.0, 2.0, 3.0]) == 0.0
 
 
-def test_large_values_lose_no_precision() -> None:
+def test_large_values_lose_no_precision():
     x = 1e4 + np.linspace(0, 1, 50)
     assert metrics.pearson(x, np.linspace(0, 1, 50)) == pytest.approx(1.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_task_scores_a_hundred_when_all_is_right(name: str) -> None:
+def test_every_task_scores_a_hundred_when_all_is_right(name):
     targets = [0.0, 1.0, 1.0, 0.0, 1.0]
     assert metrics.score(task(name), targets, targets) == pytest.approx(100.0)
 
 
-def test_majority_of_real_counts() -> None:
+def test_majority_of_real_counts():
     assert metrics.majority(task("mrpc"), [1] * 279 + [0] * 129) == pytest.approx(
         (68.382 + 81.223) / 2, abs=1e-3
     )
@@ -111,13 +110,13 @@ def test_majority_of_real_counts() -> None:
     assert metrics.majority(task("stsb"), [1.0, 2.0, 2.0]) == 0.0
 
 
-def test_a_column_that_is_a_mean_has_its_parts() -> None:
+def test_a_column_that_is_a_mean_has_its_parts():
     answers = [1, 1, 0, 1], [1, 0, 0, 1]
     assert metrics.parts(task("mrpc"), *answers) == pytest.approx({"accuracy": 75.0, "f1": 80.0})
     assert metrics.parts(task("rte"), *answers) == {}
 
 
-def test_a_class_has_precision_recall_and_the_answers_given_in_its_place() -> None:
+def test_a_class_has_precision_recall_and_the_answers_given_in_its_place():
     found = metrics.by_class(task("mnli"), [0, 0, 1, 0, 2], [0, 1, 1, 1, 1])
     first, second, third = task("mnli").labels or ()
     assert found[first] == {
@@ -134,7 +133,7 @@ def test_a_class_has_precision_recall_and_the_answers_given_in_its_place() -> No
     assert metrics.by_class(task("stsb"), [0.5], [1.0]) == {}
 
 
-def test_decisions_are_classes_or_values() -> None:
+def test_decisions_are_classes_or_values():
     assert metrics.decide(
         task("mnli"), torch.tensor([[0.0, 2.0, 1.0], [3.0, 2.0, 1.0]])
     ).tolist() == [1.0, 0.0]
@@ -143,16 +142,14 @@ def test_decisions_are_classes_or_values() -> None:
     assert values.dtype == np.float64
 
 
-def test_a_metric_of_the_users_own_is_named_by_its_module() -> None:
+def test_a_metric_of_the_users_own_is_named_by_its_module():
     trust("sklearn.metrics")
     other = Task(**{**vars(task("cola")), "metric": "sklearn.metrics.accuracy_score"})
     assert metrics.score(other, [1, 0], [1, 1]) == pytest.approx(50.0)
 
 
 @pytest.mark.filterwarnings("ignore:.*input array is constant")
-def test_a_metric_of_the_users_own_that_is_not_a_number_counts_as_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_metric_of_the_users_own_that_is_not_a_number_counts_as_nothing(tmp_path, monkeypatch):
     text = "from scipy.stats import pearsonr\n\ndef linear(p, t):\n    return pearsonr(p, t).statistic\n"
     (tmp_path / "correlating.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
@@ -164,12 +161,12 @@ def test_a_metric_of_the_users_own_that_is_not_a_number_counts_as_nothing(
     "name",
     ["matthews", "relpos.train.metrics.mathews", "relpos.train.metrics.Task", "no.such.module"],
 )
-def test_a_wrong_metric_is_one_line(name: str) -> None:
+def test_a_wrong_metric_is_one_line(name):
     with pytest.raises(RelposError, match=f"^task cola: metric.*{name}"):
         metrics.score(Task(**{**vars(task("cola")), "metric": name}), [1], [1])
 
 
-def test_constant_answers_of_many_numbers_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constant_answers_of_many_numbers_are_few(monkeypatch):
     asked: list[float] = []
     monkeypatch.setattr(
         metrics, "score", lambda task, predictions, *_: asked.append(predictions[0]) or 0.0

@@ -22,13 +22,13 @@ def rates(recipe: Recipe, steps: int) -> list[float]:
     return found
 
 
-def test_warm_up_as_a_share_then_linear_to_zero() -> None:
+def test_warm_up_as_a_share_then_linear_to_zero():
     assert rates(Recipe(lr=1.0, warmup=0.2), 10) == pytest.approx(
         [0, 0.5, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]
     )
 
 
-def test_warm_up_as_a_count() -> None:
+def test_warm_up_as_a_count():
     assert (
         Recipe(lr=1.0, warmup=10_000).warmup_steps(125_000)
         == Recipe(lr=1.0, warmup=0.08).warmup_steps(125_000)
@@ -36,7 +36,7 @@ def test_warm_up_as_a_count() -> None:
     )
 
 
-def test_warm_up_then_constant_then_linear_to_zero() -> None:
+def test_warm_up_then_constant_then_linear_to_zero():
     recipe = Recipe(lr=1.0, warmup=2, schedule="wsd", decay=0.4)
     assert recipe.decay_start(10) == 6
     assert rates(recipe, 10) == pytest.approx([0, 0.5, 1, 1, 1, 1, 1, 3 / 4, 2 / 4, 1 / 4])
@@ -46,11 +46,11 @@ def test_warm_up_then_constant_then_linear_to_zero() -> None:
 @pytest.mark.parametrize(
     "recipe", [Recipe(lr=0.5, warmup=0.1), Recipe(lr=0.5, warmup=100, schedule="wsd")]
 )
-def test_how_far_a_parameter_may_move_is_the_sum_of_the_rates(recipe: Recipe) -> None:
+def test_how_far_a_parameter_may_move_is_the_sum_of_the_rates(recipe):
     assert recipe.travel(1000) == pytest.approx(sum(rates(recipe, 1000)), rel=0.01)
 
 
-def test_biases_and_norms_are_exempt_from_decay_and_kernels_are_not() -> None:
+def test_biases_and_norms_are_exempt_from_decay_and_kernels_are_not():
     model = built("position=composite")
     decayed, exempt = (
         group["params"] for group in Recipe(lr=1e-3, warmup=0).optimizer_of(model).param_groups
@@ -66,7 +66,7 @@ def test_biases_and_norms_are_exempt_from_decay_and_kernels_are_not() -> None:
     assert len(decayed) + len(exempt) == len(names)
 
 
-def test_one_update_is_that_of_plain_adamw() -> None:
+def test_one_update_is_that_of_plain_adamw():
     torch.manual_seed(0)
     ours, plain = nn.Linear(3, 2), nn.Linear(3, 2)
     plain.load_state_dict(ours.state_dict())
@@ -80,7 +80,7 @@ def test_one_update_is_that_of_plain_adamw() -> None:
     assert torch.allclose(ours.weight, plain.weight)
 
 
-def test_a_factor_raises_the_rate_of_scheme_and_convolution_alone() -> None:
+def test_a_factor_raises_the_rate_of_scheme_and_convolution_alone():
     model, recipe = (
         built("position=absolute_composite", "conv=depthwise"),
         Recipe(lr=1e-3, warmup=0, position_lr=10),
@@ -113,9 +113,7 @@ LISTED = "position.layers=[{_target_: relpos.model.position.Fixed}, {_target_: r
 
 
 @pytest.mark.parametrize("overrides", [["position=absolute_tisa"], ["position=layers", LISTED]])
-def test_each_part_of_a_merge_or_of_a_list_by_layers_may_have_a_factor_of_its_own(
-    overrides: list[str],
-) -> None:
+def test_each_part_of_a_merge_or_of_a_list_by_layers_may_have_a_factor_of_its_own(overrides):
     rates = rates_of(
         Recipe(lr=1e-3, warmup=0, position_lr=[2, 30], conv_lr=3),
         built(*overrides, "conv=depthwise"),
@@ -144,15 +142,13 @@ def test_each_part_of_a_merge_or_of_a_list_by_layers_may_have_a_factor_of_its_ow
         ),
     ],
 )
-def test_factors_that_do_not_fit_the_parts_are_refused_in_one_line(
-    overrides: list[str], message: str
-) -> None:
+def test_factors_that_do_not_fit_the_parts_are_refused_in_one_line(overrides, message):
     with pytest.raises(RelposError) as error:
         rates_of(Recipe(lr=1e-3, warmup=0, position_lr=[1, 2, 3]), built(*overrides))
     assert str(error.value) == f"recipe.position_lr=[1, 2, 3]: {message}"
 
 
-def test_a_convolution_may_have_a_factor_of_its_own() -> None:
+def test_a_convolution_may_have_a_factor_of_its_own():
     model = built("position=absolute_composite", "conv=depthwise")
     for name, rate in rates_of(Recipe(lr=1e-3, warmup=0, position_lr=30, conv_lr=3), model).items():
         assert rate == pytest.approx(30 if ".position." in name else 3 if ".conv." in name else 1)
@@ -165,7 +161,7 @@ def test_a_convolution_may_have_a_factor_of_its_own() -> None:
     assert alike.optimizer_of(model).state_dict() == common.optimizer_of(model).state_dict()
 
 
-def test_muon_moves_the_matrices_of_the_layers_and_adamw_the_rest() -> None:
+def test_muon_moves_the_matrices_of_the_layers_and_adamw_the_rest():
     model = built("position=composite", "conv=depthwise", "block=modern").train()
     recipe = Recipe(lr=1e-2, warmup=0, position_lr=10, optimizer="muon")
     optimizer = recipe.optimizer_of(model)
@@ -187,7 +183,7 @@ def test_muon_moves_the_matrices_of_the_layers_and_adamw_the_rest() -> None:
     assert faster == {name for name in names.values() if ".position." in name or ".conv." in name}
 
 
-def test_one_optimiser_of_both_is_two_of_torch() -> None:
+def test_one_optimiser_of_both_is_two_of_torch():
     model = built("block=modern").eval()
     twin = copy.deepcopy(model)
     recipe = Recipe(lr=1e-2, warmup=0, weight_decay=0.1, optimizer="muon")
@@ -219,7 +215,7 @@ def test_one_optimiser_of_both_is_two_of_torch() -> None:
         assert torch.equal(ours, theirs)
 
 
-def test_without_linear_maps_of_layers_there_is_adamw_alone() -> None:
+def test_without_linear_maps_of_layers_there_is_adamw_alone():
     assert isinstance(
         Recipe(lr=1.0, warmup=0, optimizer="muon").optimizer_of(nn.Linear(2, 2)), torch.optim.AdamW
     )

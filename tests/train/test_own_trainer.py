@@ -37,9 +37,7 @@ def trainer(folder: Path, steps: int, *callbacks: pl.Callback) -> pl.Trainer:
     )
 
 
-def test_a_trainer_of_ones_own_ends_in_the_weights_of_the_command(
-    toy_runs: Path, tmp_path: Path
-) -> None:
+def test_a_trainer_of_ones_own_ends_in_the_weights_of_the_command(toy_runs, tmp_path):
     cfg = relpos.compose("pretrain", [*PRETRAINING, "position=fixed", "speed.threads=1"])
     checkpoints = ModelCheckpoint(
         tmp_path, monitor="heldout_loss", save_last=True, every_n_train_steps=2
@@ -61,9 +59,7 @@ def test_a_trainer_of_ones_own_ends_in_the_weights_of_the_command(
     assert module.result["heldout_loss"] == run.metrics["heldout_loss"]
 
 
-def test_a_fine_tuning_is_validated_by_the_columns_of_its_task(
-    toy_runs: Path, tmp_path: Path
-) -> None:
+def test_a_fine_tuning_is_validated_by_the_columns_of_its_task(toy_runs, tmp_path):
     before = [f"pretrain.{override}" for override in ("steps=2", "batch=8")]
     dials = ["task=cola", "size=tiny", "steps=3", "evaluations=1", "data.pairs=64", *before]
     cfg = relpos.compose("finetune", dials)
@@ -79,21 +75,19 @@ def test_a_fine_tuning_is_validated_by_the_columns_of_its_task(
     ("switch", "key"),
     [({"world_size": 2}, r"speed\.devices"), ({"precision": "bf16-mixed"}, "precision=bf16")],
 )
-def test_what_relpos_does_itself_is_refused_by_the_name_of_its_key(
-    toy_runs: Path, switch: dict[str, Any], key: str
-) -> None:
+def test_what_relpos_does_itself_is_refused_by_the_name_of_its_key(toy_runs, switch, key):
     module, _ = relpos.lightning(relpos.compose("pretrain", PRETRAINING))
     module.trainer = SimpleNamespace(**({"world_size": 1, "precision": "32-true"} | switch))  # type: ignore[assignment]
     with pytest.raises(RelposError, match=key):
         module.setup("fit")
 
 
-def test_a_configuration_that_trains_nothing_has_no_module() -> None:
+def test_a_configuration_that_trains_nothing_has_no_module():
     with pytest.raises(RelposError, match="trains nothing"):
         relpos.lightning(relpos.compose("data"))
 
 
-def test_a_unigram_model_has_the_entropy_of_the_pieces(toy_runs: Path) -> None:
+def test_a_unigram_model_has_the_entropy_of_the_pieces(toy_runs):
     _, data = relpos.lightning(relpos.compose("pretrain", PRETRAINING))
     assert isinstance(data, PretrainingData)
     store, labels = (
@@ -109,9 +103,7 @@ def test_a_unigram_model_has_the_entropy_of_the_pieces(toy_runs: Path) -> None:
     assert data.unigram_loss() == pytest.approx(expected)
 
 
-def test_a_finished_command_says_its_result_beside_what_says_nothing(
-    toy_runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_command_says_its_result_beside_what_says_nothing(toy_runs, capsys):
     called("pretrain", PRETRAINING)
     assert re.search(
         r"held-out loss \d\.\d{3}, perplexity [\d.]+; knowing nothing but .*: [\d.]+\n",
@@ -142,7 +134,7 @@ class Pruning(pl.Callback):
             raise Pruned
 
 
-def test_a_callback_prunes_a_trial_by_the_held_out_loss(toy_runs: Path, tmp_path: Path) -> None:
+def test_a_callback_prunes_a_trial_by_the_held_out_loss(toy_runs, tmp_path):
     module, data = relpos.lightning(relpos.compose("pretrain", PRETRAINING))
     pruning = Pruning()
     own = trainer(tmp_path, module.steps, pruning)

@@ -1,7 +1,6 @@
 """Files for the GLUE server: names, header, words, clipped scores."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +13,11 @@ from relpos.train.finetune import outputs, write_predictions
 SERVER = {"AX", "CoLA", "MNLI-m", "MNLI-mm", "MRPC", "QNLI", "QQP", "RTE", "SST-2", "STS-B", "WNLI"}
 
 
-def test_the_tasks_name_all_files_of_the_server() -> None:
+def test_the_tasks_name_all_files_of_the_server():
     assert {name for key in NAMES for name in task(key).test} == SERVER
 
 
-def test_a_file_has_a_header_and_numbers(tmp_path: Path) -> None:
+def test_a_file_has_a_header_and_numbers(tmp_path):
     path = write_predictions(tmp_path / "submission", task("cola"), "CoLA", [1.0, 0.0])
     assert path == tmp_path / "submission" / "CoLA.tsv"
     assert path.read_bytes() == b"index\tprediction\n0\t1\n1\t0\n"
@@ -30,15 +29,13 @@ def test_a_file_has_a_header_and_numbers(tmp_path: Path) -> None:
     ("rte", "RTE", ["entailment", "not_entailment"]),
     ("qnli", "QNLI", ["entailment", "not_entailment"]),
 ])  # fmt: skip
-def test_inference_tasks_are_written_in_words(
-    tmp_path: Path, key: str, name: str, words: list[str]
-) -> None:
+def test_inference_tasks_are_written_in_words(tmp_path, key, name, words):
     count = len(words)
     lines = write_predictions(tmp_path, task(key), name, range(count)).read_text().splitlines()
     assert lines[1:] == [f"{row}\t{word}" for row, word in enumerate(words)]
 
 
-def test_a_label_is_one_value_of_one_line(tmp_path: Path) -> None:
+def test_a_label_is_one_value_of_one_line(tmp_path):
     labels = ["a\tb", "a\nb", "a\r\nb", "a\u2028b", "a b", "\\"]
     path = write_predictions(
         tmp_path, replace(task("rte"), labels=labels), "RTE", range(len(labels))
@@ -47,12 +44,12 @@ def test_a_label_is_one_value_of_one_line(tmp_path: Path) -> None:
     assert lines[1:] == ["0\ta\\tb", "1\ta\\nb", "2\ta\\r\\nb", "3\ta\\u2028b", "4\ta b", "5\t\\"]
 
 
-def test_scores_are_clipped_to_their_range(tmp_path: Path) -> None:
+def test_scores_are_clipped_to_their_range(tmp_path):
     path = write_predictions(tmp_path, task("stsb"), "STS-B", [-0.5, 2.34567, 7.0, float("nan")])
     assert path.read_text().splitlines()[1:] == ["0\t0.000", "1\t2.346", "2\t5.000", "3\t0.000"]
 
 
-def test_what_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_what_fails_leaves_nothing_behind(tmp_path):
     with pytest.raises(IndexError):
         write_predictions(tmp_path, task("cola"), "CoLA", [7])
     assert list(tmp_path.iterdir()) == []
@@ -71,7 +68,7 @@ class _Small(torch.nn.Module):
         return ids[:, :1].float()
 
 
-def test_where_memory_is_too_small_for_a_pass_of_an_evaluation_it_takes_fewer_rows() -> None:
+def test_where_memory_is_too_small_for_a_pass_of_an_evaluation_it_takes_fewer_rows():
     ids = [np.full(1 + row % 3, row) for row in range(50)]
     encoded = Encoded(ids, [len(row) for row in ids], None, pad=0, length=8)
     assert outputs(_Small(), encoded, "fp32").flatten().tolist() == list(range(50))  # type: ignore[arg-type]

@@ -104,7 +104,7 @@ def start(overrides: list[str], *how: str) -> subprocess.Popen[str]:
 
 @pytest.mark.full
 @pytest.mark.slow
-def test_several_processes_compute_the_same_steps_as_one(toy_runs: Path) -> None:
+def test_several_processes_compute_the_same_steps_as_one(toy_runs):
     dials: dict[str, tuple[list[str], tuple[int, ...]]] = {
         "dropout": ([], (1, 4)),  # the one that is stopped has 3, and goes on with 2
         "drawn": (["position=randomized"], (1, 2)),
@@ -172,9 +172,7 @@ def two_processes(overrides: list[str]) -> tuple[Run, Any, list[int]]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
-def test_a_lost_process_fails_the_run_and_one_process_goes_on(
-    number: signal.Signals, toy_runs: Path
-) -> None:
+def test_a_lost_process_fails_the_run_and_one_process_goes_on(number, toy_runs):
     overrides = [*OVERRIDES, "steps=100", "batch=2", "checkpoint_every=2", f"seed={int(number)}"]
     run, launcher, ranks = two_processes(overrides)
     os.kill(ranks[1], number)
@@ -191,9 +189,7 @@ def test_a_lost_process_fails_the_run_and_one_process_goes_on(
 
 @pytest.mark.full
 @pytest.mark.parametrize(("hanging", "waiting"), [(1, (2, 0)), (0, (2, 1))])
-def test_who_waits_for_a_message_names_the_process_that_hangs_and_gives_it_up(
-    hanging: int, waiting: tuple[int, int]
-) -> None:
+def test_who_waits_for_a_message_names_the_process_that_hangs_and_gives_it_up(hanging, waiting):
     """One hangs, which may be the first, who keeps the store; two wait for it."""
     with reserved_port() as port:
         environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
@@ -213,9 +209,7 @@ def test_who_waits_for_a_message_names_the_process_that_hangs_and_gives_it_up(
 
 @pytest.mark.full  # a process of its own, and no fork that answers for it, has to be stopped
 @pytest.mark.slow
-def test_a_process_that_somebody_has_stopped_does_not_keep_the_command_from_ending(
-    toy_runs: Path,
-) -> None:
+def test_a_process_that_somebody_has_stopped_does_not_keep_the_command_from_ending(toy_runs):
     overrides = [*OVERRIDES, "steps=5000", "batch=2", "checkpoint_every=2"]
     run, launcher, ranks = two_processes(overrides)
     os.kill(ranks[1], signal.SIGSTOP)
@@ -229,7 +223,7 @@ def test_a_process_that_somebody_has_stopped_does_not_keep_the_command_from_endi
 
 
 @pytest.mark.full  # three processes that import torch
-def test_under_torchrun(toy_runs: Path) -> None:
+def test_under_torchrun(toy_runs):
     overrides = [*OVERRIDES, "steps=2"]
     done = start(
         overrides,
@@ -247,7 +241,7 @@ def test_under_torchrun(toy_runs: Path) -> None:
     ] == [2]
 
 
-def test_the_port_where_processes_will_meet_is_given_to_nobody_else() -> None:
+def test_the_port_where_processes_will_meet_is_given_to_nobody_else():
     with reserved_port() as port:
         with socket.socket() as other, pytest.raises(OSError, match="in use"):
             other.bind(("127.0.0.1", port))
@@ -256,16 +250,14 @@ def test_the_port_where_processes_will_meet_is_given_to_nobody_else() -> None:
         assert store.get("here") == b"1"
 
 
-def test_as_many_processes_as_asked_for(toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_many_processes_as_asked_for(toy_runs, monkeypatch):
     for name, value in {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(RelposError, match="ask for 3 processes, but 2 were started"):
         execute(plan(compose("pretrain", [*OVERRIDES, "steps=1", "speed.devices=3"])))
 
 
-def test_who_waits_says_for_whom_and_how_long(
-    toy_runs: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_who_waits_says_for_whom_and_how_long(toy_runs, monkeypatch, capfd):
     """Plain `srun -n 4` of which one process alone comes, as srun sets its variables."""
     variables = {
         "STEP_NUM_TASKS": 4,
@@ -306,9 +298,7 @@ def test_who_waits_says_for_whom_and_how_long(
     ({"SLURM_STEP_NUM_TASKS": "", "SLURM_PROCID": "0"}, None),
     ({"WORLD_SIZE": "1", "RANK": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}, (1, 2, 1)),
 ])  # fmt: skip
-def test_variables_that_are_empty_are_not_set(
-    variables: dict[str, str], found: tuple[int, int, int] | None
-) -> None:
+def test_variables_that_are_empty_are_not_set(variables, found):
     assert place(variables) == (Place(*found) if found else None)
 
 
@@ -317,14 +307,14 @@ def test_variables_that_are_empty_are_not_set(
     {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "x"}, {"SLURM_STEP_NUM_TASKS": "4(x2)", "SLURM_PROCID": "0"},
     {"WORLD_SIZE": "4000000000", "RANK": "0"},
 ])  # fmt: skip
-def test_variables_that_make_no_sense_are_one_line(variables: dict[str, str]) -> None:
+def test_variables_that_make_no_sense_are_one_line(variables):
     with pytest.raises(
         RelposError, match="whole number (up to 100,000 )?is expected|counted from 0"
     ):
         place(variables)
 
 
-def test_a_port_that_there_cannot_be_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_there_cannot_be_is_one_line(monkeypatch):
     monkeypatch.setenv("MASTER_PORT", "99999")
     with pytest.raises(
         RelposError, match="^MASTER_PORT=99999: a whole number up to 65,535 is expected"
@@ -332,14 +322,14 @@ def test_a_port_that_there_cannot_be_is_one_line(monkeypatch: pytest.MonkeyPatch
         group.join(1, 2, 1, "cpu")
 
 
-def test_several_nodes_need_a_meeting_place(toy_runs: Path) -> None:
+def test_several_nodes_need_a_meeting_place(toy_runs):
     with pytest.raises(
         RelposError, match="speed.nodes=2: start the command on every node with torchrun or srun"
     ):
         execute(plan(compose("pretrain", [*OVERRIDES, "steps=1", "speed.nodes=2"])))
 
 
-def test_processes_are_no_part_of_the_identity() -> None:
+def test_processes_are_no_part_of_the_identity():
     one, four = (
         plan(compose("pretrain", overrides))
         for overrides in ([], ["speed.devices=2", "speed.nodes=2"])
@@ -356,9 +346,7 @@ def dying(run: Run, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
     launch(run)
 
 
-def test_processes_that_die_at_once_leave_a_reason(
-    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_that_die_at_once_leave_a_reason(toy_runs, monkeypatch):
     run = plan(compose("pretrain", ["speed.devices=2"]))
     run.path.mkdir(parents=True)
     monkeypatch.setattr(
@@ -382,8 +370,8 @@ def test_processes_that_die_at_once_leave_a_reason(
     ],
 )
 def test_a_process_that_crashes_or_hangs_with_its_interpreter_is_told_in_one_line(
-    first: str, second: str, said: str, toy_runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    first, second, said, toy_runs, monkeypatch
+):
     run = plan(compose("pretrain", ["speed.devices=2"]))
     run.update(state="running", starts=[{}])
     monkeypatch.setattr(distributed, "PATIENCE", 0.5)
@@ -394,9 +382,7 @@ def test_a_process_that_crashes_or_hangs_with_its_interpreter_is_told_in_one_lin
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_processes_that_hang_are_killed_and_the_run_is_interrupted(
-    number: signal.Signals, toy_runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_that_hang_are_killed_and_the_run_is_interrupted(number, toy_runs, monkeypatch):
     """After a time; after a second Ctrl-C at once."""
     run = plan(compose("pretrain", ["speed.devices=2"]))
     run.update(state="running", starts=[{}])
@@ -418,9 +404,7 @@ def test_processes_that_hang_are_killed_and_the_run_is_interrupted(
     assert (run.state, run.record["starts"][-1]["ended"]) == ("interrupted", "interrupted")
 
 
-def test_processes_that_were_asked_to_stop_leave_an_interrupted_run(
-    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_that_were_asked_to_stop_leave_an_interrupted_run(toy_runs, monkeypatch):
     run = plan(compose("pretrain", ["speed.devices=2"]))
     run.update(state="interrupted")
     with pytest.raises(KeyboardInterrupt):

@@ -114,33 +114,29 @@ PASSES = [(1, "pair"), (7, "document"), (12, "document")] if FULL else [(12, "do
         ("fixed", "convbert"),
     ],
 )
-def test_a_recorded_step_has_the_gradients_of_a_plain_one(
-    prepared: Path, position: str, conv: str
-) -> None:
+def test_a_recorded_step_has_the_gradients_of_a_plain_one(prepared, position, conv):
     assert all("held" in part for part in passes(steps(prepared), 2))
     check_steps(network(position, conv), prepared, 2, 5)
 
 
 @pytest.mark.parametrize(("microbatch", "packing"), PASSES)
-def test_so_has_one_of_several_passes(prepared: Path, microbatch: int, packing: str) -> None:
+def test_so_has_one_of_several_passes(prepared, microbatch, packing):
     check_steps(
         network("none", "canon"), prepared, 2, batch=24, microbatch=microbatch, packing=packing
     )
 
 
 @pytest.mark.parametrize("masks", [Masked(0.3, 0.3), Masked(0.1, 0.6, 10), diffused])
-def test_masks_are_those_of_the_step(prepared: Path, masks: Objective) -> None:
+def test_masks_are_those_of_the_step(prepared, masks):
     check_steps(network("none"), prepared, 0, 9, masks=masks)
 
 
-def test_a_causal_network_predicts_next_tokens_in_recorded_passes(prepared: Path) -> None:
+def test_a_causal_network_predicts_next_tokens_in_recorded_passes(prepared):
     check_steps(network("rope", "none", "size.attention=causal"), prepared, 0, masks=next_tokens)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_cuda_graphs_give_the_gradients_of_plain_calls_and_the_same_bits_each_time(
-    prepared: Path,
-) -> None:
+def test_cuda_graphs_give_the_gradients_of_plain_calls_and_the_same_bits_each_time(prepared):
     data, found = steps(prepared), []
     for recorder in (Recorder, CudaGraphs, CudaGraphs):
         model = network().float().cuda()
@@ -158,7 +154,7 @@ def test_cuda_graphs_give_the_gradients_of_plain_calls_and_the_same_bits_each_ti
     assert torch.equal(found[1], found[2])
 
 
-def test_a_recorded_update_reads_its_rates_where_a_replay_finds_them(prepared: Path) -> None:
+def test_a_recorded_update_reads_its_rates_where_a_replay_finds_them(prepared):
     """A number would be part of the recording: all later updates would have the rate of the
     first."""
     module, step = training(network()), passes(steps(prepared), 0)
@@ -182,7 +178,7 @@ def test_a_recorded_update_reads_its_rates_where_a_replay_finds_them(prepared: P
     assert len({each.data_ptr() for rates in seen[-2:] for each in rates}) == len(seen[-1])
 
 
-def test_a_replay_waits_for_nothing(prepared: Path) -> None:
+def test_a_replay_waits_for_nothing(prepared):
     module, step = training(network(), "bf16"), passes(steps(prepared), 0)
     for attempt in (nullcontext(), Refused()):
         with attempt:
@@ -190,7 +186,7 @@ def test_a_replay_waits_for_nothing(prepared: Path) -> None:
             module.recorded.update(1000.0)
 
 
-def test_a_replay_draws_new_dropout_each_step(prepared: Path) -> None:
+def test_a_replay_draws_new_dropout_each_step(prepared):
     module, step = training(network()), passes(steps(prepared), 0)
     losses = [float(module.recorded.sums(index, step)[0]) for index in (0, 1, 0)]
     assert losses[0] == losses[2] != losses[1]
@@ -238,9 +234,7 @@ PHASES = ["packing=document", "length=64", "first.share=0.6", "first.length=16",
 @pytest.mark.parametrize(
     "more", [[], PHASES, ["recipe.optimizer=muon"]], ids=["one phase", "two phases", "muon"]
 )
-def test_a_run_with_recorded_passes_learns_what_a_plain_one_does(
-    toy_runs: Path, request: pytest.FixtureRequest, more: list[str]
-) -> None:
+def test_a_run_with_recorded_passes_learns_what_a_plain_one_does(toy_runs, request, more):
     run = plan(relpos.compose("pretrain", [*OVERRIDES, *more]))
     plain = anew(run)
     request.getfixturevalue("recording")
@@ -249,9 +243,7 @@ def test_a_run_with_recorded_passes_learns_what_a_plain_one_does(
     assert recorded["heldout_loss"] == pytest.approx(plain["heldout_loss"], rel=1e-5)
 
 
-def test_a_run_with_recorded_passes_goes_on_bit_for_bit(
-    toy_runs: Path, recording: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_with_recorded_passes_goes_on_bit_for_bit(toy_runs, recording, monkeypatch):
     run = plan(relpos.compose("pretrain", OVERRIDES))
     whole = anew(run)
     shutil.rmtree(run.path)
@@ -288,7 +280,7 @@ class Summed:
         return Replay(self, lambda: self.so_far, CPU, recorder, noise=0.0)
 
 
-def test_each_shape_is_recorded_once() -> None:
+def test_each_shape_is_recorded_once():
     summed, recorded = Summed(), []
 
     class Counting(Recorder):
@@ -307,7 +299,7 @@ def test_each_shape_is_recorded_once() -> None:
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_a_recording_that_fails_or_is_wrong_is_not_used(fails: bool) -> None:
+def test_a_recording_that_fails_or_is_wrong_is_not_used(fails):
     summed = Summed()
 
     class Wrong(Recorder):
@@ -333,7 +325,7 @@ def test_a_recording_that_fails_or_is_wrong_is_not_used(fails: bool) -> None:
     ("name", "share", "is_used"),
     [("table", 1.0, False), ("table", 0.002, True), ("noise", 1.0, True)],
 )
-def test_a_wrong_gradient_of_one_parameter_is_named(name: str, share: float, is_used: bool) -> None:
+def test_a_wrong_gradient_of_one_parameter_is_named(name, share, is_used):
     """The table's gradient is a thousandth of the matrix's, as a bias table's may be; the noise's a
     hundred-thousandth."""
     size = {"matrix": 1.0, "table": 1e-3, "noise": 1e-5}
@@ -362,7 +354,7 @@ def test_a_wrong_gradient_of_one_parameter_is_named(name: str, share: float, is_
     assert replay.trusted == is_used
 
 
-def test_steps_are_read_ahead_in_order_and_the_thread_ends() -> None:
+def test_steps_are_read_ahead_in_order_and_the_thread_ends():
     class Numbers(IterableDataset[int]):
         def __iter__(self) -> Iterator[int]:
             return iter(range(50))
@@ -375,7 +367,7 @@ def test_steps_are_read_ahead_in_order_and_the_thread_ends() -> None:
     assert set(threading.enumerate()) <= before  # threads of earlier tests may have ended meanwhile
 
 
-def test_an_error_while_reading_ahead_is_raised_where_steps_are_taken() -> None:
+def test_an_error_while_reading_ahead_is_raised_where_steps_are_taken():
     class Broken(IterableDataset[int]):
         def __iter__(self) -> Iterator[int]:
             yield 1
@@ -385,7 +377,7 @@ def test_an_error_while_reading_ahead_is_raised_where_steps_are_taken() -> None:
         list(Prefetched(Broken()))
 
 
-def test_the_head_runs_at_the_predicted_tokens_and_others_to_a_sixth() -> None:
+def test_the_head_runs_at_the_predicted_tokens_and_others_to_a_sixth():
     labels, held = torch.full((40, 100), -100), torch.randperm(4000)[:3840]
     labels.view(-1)[held[:500]] = 7
     at = outputs(labels, held)

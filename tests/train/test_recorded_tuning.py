@@ -3,7 +3,6 @@ plain ones, in few shapes."""
 
 import shutil
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -81,9 +80,7 @@ def check_steps(model: Classifier, data: Encoded, microbatch: int, *indices: int
 
 @pytest.mark.parametrize("kind", get_args(ClassifierKind))
 @pytest.mark.parametrize("labels", [CLASSES, CLASSES.float()], ids=["classes", "scores"])
-def test_a_recorded_fine_tuning_has_the_gradients_of_a_plain_one(
-    kind: ClassifierKind, labels: Tensor
-) -> None:
+def test_a_recorded_fine_tuning_has_the_gradients_of_a_plain_one(kind, labels):
     check_steps(
         classifier(1 if labels.is_floating_point() else 3, kind), encoded(labels), 32, 0, 6, 13
     )
@@ -93,13 +90,11 @@ def test_a_recorded_fine_tuning_has_the_gradients_of_a_plain_one(
     ("position", "conv"), [("absolute", "canon"), ("rope", "qkv"), ("none", "convbert")]
 )
 @pytest.mark.parametrize("microbatch", [3, pytest.param(32, marks=pytest.mark.full)])
-def test_so_it_has_with_neighbours_and_in_several_passes(
-    position: str, conv: str, microbatch: int
-) -> None:
+def test_so_it_has_with_neighbours_and_in_several_passes(position, conv, microbatch):
     check_steps(classifier(3, "plain", position, conv), encoded(CLASSES), microbatch, 6)
 
 
-def test_a_step_sums_losses_and_hits_and_of_a_regression_squared_errors() -> None:
+def test_a_step_sums_losses_and_hits_and_of_a_regression_squared_errors():
     made = tuning(classifier(3))
     for outputs, labels, wanted in (
         (
@@ -117,7 +112,7 @@ def test_a_step_sums_losses_and_hits_and_of_a_regression_squared_errors() -> Non
 
 
 @pytest.mark.parametrize("kind", get_args(ClassifierKind))
-def test_a_replayed_fine_tuning_waits_for_nothing(kind: ClassifierKind) -> None:
+def test_a_replayed_fine_tuning_waits_for_nothing(kind):
     made = tuning(classifier(3, kind))
     recorded = made.recording(Recorder(), made.recipe.optimizer_of(made.model))
     first = next(iter(TuningSteps(encoded(CLASSES), 3, 29, 1, 32, few_shapes=True)))
@@ -128,8 +123,8 @@ def test_a_replayed_fine_tuning_waits_for_nothing(kind: ClassifierKind) -> None:
 
 
 def test_a_fine_tuning_with_recorded_passes_learns_what_a_plain_one_does(
-    toy_runs: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    toy_runs, model_folder, monkeypatch
+):
     overrides = [
         "task=rte",
         "intermediate=none",

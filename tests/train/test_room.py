@@ -1,7 +1,6 @@
 """What a training says when the GPU's memory was too small. The step that runs out of it is made
 up."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,9 +31,7 @@ def interrupted(*_: Any) -> None:
 
 
 @pytest.mark.usefixtures("toy_runs")
-def test_a_pretraining_says_in_one_line_which_micro_batch_to_try(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_pretraining_says_in_one_line_which_micro_batch_to_try(monkeypatch, capsys):
     monkeypatch.setattr(Pretraining, "training_step", out_of_memory)
     overrides = [*TINY, "evaluations=1", "speed.microbatch=6"]
     assert main(["pretrain", *overrides]) == 1
@@ -46,8 +43,8 @@ def test_a_pretraining_says_in_one_line_which_micro_batch_to_try(
 
 @pytest.mark.usefixtures("toy_runs")
 def test_the_next_try_takes_half_the_micro_batch_that_was_too_much_and_keeps_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    monkeypatch, capsys
+):
     monkeypatch.setattr(room, "CPU_TOKENS", 8 * 128)
     run = plan(compose("pretrain", [*TINY, "evaluations=1"]))
     for stopped_by in (out_of_memory, out_of_memory, interrupted):
@@ -64,9 +61,7 @@ def test_the_next_try_takes_half_the_micro_batch_that_was_too_much_and_keeps_it(
     assert said == [f"{name}8; now 4", f"{name}4; now 2", f"{name}4; now 2"]
 
 
-def test_what_the_user_says_is_taken_whatever_was_too_much(
-    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_user_says_is_taken_whatever_was_too_much(toy_runs, monkeypatch):
     for overrides, number in ((["speed.microbatch=8"], 8), (["speed.microbatch=8"], 8), ([], 4)):
         run = plan(compose("pretrain", [*TINY, "evaluations=1", *overrides]))
         with monkeypatch.context() as patch:
@@ -76,7 +71,7 @@ def test_what_the_user_says_is_taken_whatever_was_too_much(
         assert run.record["starts"][-1]["microbatch"] == number
 
 
-def test_a_micro_batch_of_more_than_the_batch_is_not_what_ran_out() -> None:
+def test_a_micro_batch_of_more_than_the_batch_is_not_what_ran_out():
     told: list[int] = []
     with (
         pytest.raises(RelposError, match="speed.microbatch=8; try speed.microbatch=4"),
@@ -86,7 +81,7 @@ def test_a_micro_batch_of_more_than_the_batch_is_not_what_ran_out() -> None:
     assert told == [8]
 
 
-def test_where_one_example_is_too_much_a_smaller_network_is_named() -> None:
+def test_where_one_example_is_too_much_a_smaller_network_is_named():
     told: list[int] = []
     with (
         pytest.raises(RelposError, match="a single example in a forward pass"),
@@ -95,9 +90,7 @@ def test_where_one_example_is_too_much_a_smaller_network_is_named() -> None:
         out_of_memory()
 
 
-def test_what_an_earlier_run_of_this_process_has_left_is_free(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_an_earlier_run_of_this_process_has_left_is_free(monkeypatch):
     free = [1]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: free.append(1 << 36))

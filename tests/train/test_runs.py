@@ -1,8 +1,6 @@
 """Training runs, small but real: the step, the loggers, the surface for notebooks."""
 
-from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -63,7 +61,7 @@ ALSO_CUT = ["none-none", "tupe-none", "rope-none", "none-lightconv", "composite-
 
 
 @pytest.mark.parametrize("pair", [*CUT, *(ALSO_CUT if FULL else [])])
-def test_an_update_does_not_depend_on_how_it_is_cut_or_padded(prepared: Path, pair: str) -> None:
+def test_an_update_does_not_depend_on_how_it_is_cut_or_padded(prepared, pair):
     """With dropout: an example has its own, in whatever forward pass it stands. RELPOS_FULL=1 tries
     more pairs."""
     position, conv = pair.split("-")
@@ -102,9 +100,7 @@ def interrupted(overrides: list[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
-def test_a_run_that_goes_on_keeps_its_micro_batch(
-    toy_runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_goes_on_keeps_its_micro_batch(toy_runs, monkeypatch):
     run = interrupted([], monkeypatch)
     monkeypatch.setattr(room, "CPU_TOKENS", 256)
     execute(run)
@@ -119,8 +115,8 @@ def test_a_run_that_goes_on_keeps_its_micro_batch(
     ],
 )
 def test_a_run_that_diverges_fails_in_one_line_and_keeps_its_checkpoint(
-    toy_runs: Path, command: str, overrides: list[str]
-) -> None:
+    toy_runs, command, overrides
+):
     if command == "finetune":
         overrides = [*overrides, f"network={relpos.run(relpos.compose('pretrain', TINY)).path}"]
     diverging = [
@@ -145,7 +141,7 @@ def test_a_run_that_diverges_fails_in_one_line_and_keeps_its_checkpoint(
     )
 
 
-def test_rows_of_a_table_differ_in_nothing_but_the_position() -> None:
+def test_rows_of_a_table_differ_in_nothing_but_the_position():
     models = []
     for position in ("none", "absolute", "composite"):
         torch.manual_seed(7)
@@ -160,7 +156,7 @@ def test_rows_of_a_table_differ_in_nothing_but_the_position() -> None:
         assert all(torch.equal(models[0][name], other[name]) for name in models[0])
 
 
-def test_two_stages_read_short_text_first_and_go_on_where_they_stopped(toy_runs: Path) -> None:
+def test_two_stages_read_short_text_first_and_go_on_where_they_stopped(toy_runs):
     overrides = [
         "packing=document",
         "length=64",
@@ -198,7 +194,7 @@ def test_two_stages_read_short_text_first_and_go_on_where_they_stopped(toy_runs:
     )
 
 
-def test_the_first_of_two_stages_may_read_pairs_and_the_other_documents(toy_runs: Path) -> None:
+def test_the_first_of_two_stages_may_read_pairs_and_the_other_documents(toy_runs):
     dials = ["packing=document", "length=64", "steps=4", "batch=2", "first.share=0.5"]
     mixed = plan(relpos.compose("pretrain", [*dials, "first.length=32", "first.packing=pair"]))
     alike = plan(relpos.compose("pretrain", [*dials, "first.length=32", "first.packing=document"]))
@@ -217,9 +213,7 @@ def rate(run: Run, length: int) -> float:
     return forward(run.meaning["size"], length, run.inputs["tokenizer"].config.vocabulary or 0)
 
 
-def test_the_surface_for_notebooks(
-    toy_runs: Path, drawing: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_surface_for_notebooks(toy_runs, drawing, monkeypatch):
     drawing(monkeypatch)
     cfg = relpos.compose("pretrain", [*TINY, "position=composite", "snapshots=[1,100]"])
     run = relpos.run(cfg)
@@ -233,14 +227,14 @@ def test_the_surface_for_notebooks(
     assert (run.path / "figures" / "kernels.png").exists()
 
 
-def test_a_model_of_another_shape_is_refused_by_name(model_folder: Path) -> None:
+def test_a_model_of_another_shape_is_refused_by_name(model_folder):
     config = (model_folder / "config.yaml").read_text()
     (model_folder / "config.yaml").write_text(config.replace("ffn: 256", "ffn: 128"))
     with pytest.raises(RelposError, match="model.safetensors: '.*' has shape"):
         relpos.load(model_folder)
 
 
-def test_without_a_predicted_token_the_held_out_loss_is_refused_and_that_of_a_line_is_0() -> None:
+def test_without_a_predicted_token_the_held_out_loss_is_refused_and_that_of_a_line_is_0():
     module = Pretraining(
         nn.Linear(1, 1), Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision="fp32", log_every=10
     )
@@ -255,7 +249,7 @@ def test_without_a_predicted_token_the_held_out_loss_is_refused_and_that_of_a_li
     )
 
 
-def test_the_logged_rate_is_that_of_the_step(toy_runs: Path) -> None:
+def test_the_logged_rate_is_that_of_the_step(toy_runs):
     run = relpos.run(relpos.compose("pretrain", [*TINY, "recipe.warmup=2"]))
     optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], run.meaning["recipe"]["lr"])
     scheduler = Recipe.of(run.meaning["recipe"]).scheduler(optimizer, 3)
@@ -267,21 +261,19 @@ def test_the_logged_rate_is_that_of_the_step(toy_runs: Path) -> None:
     assert [line["learning_rate"] for line in logged(run.path) if "loss" in line] == expected
 
 
-def test_a_damaged_line_of_the_log_is_cut(tmp_path: Path) -> None:
+def test_a_damaged_line_of_the_log_is_cut(tmp_path):
     lines = ['{"step": 1}\n', '\0\0{"st}\n', "{}\n", '{"step": 2}\n', '{"step": 3}\n']
     (tmp_path / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
     JsonLines(tmp_path / "metrics.jsonl", step=2)
     assert (tmp_path / "metrics.jsonl").read_text(encoding="utf-8") == lines[0] + lines[3]
 
 
-def test_tensorboard(toy_runs: Path) -> None:
+def test_tensorboard(toy_runs):
     run = relpos.run(relpos.compose("pretrain", [*TINY, "position=fixed", "logger=tensorboard"]))
     assert list(run.path.rglob("events.out.tfevents.*"))
 
 
-def test_wandb_offline_under_our_own_identity(
-    toy_runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_wandb_offline_under_our_own_identity(toy_runs, monkeypatch, tmp_path):
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     for name in ("CACHE", "CONFIG", "DATA"):
         monkeypatch.setenv(f"WANDB_{name}_DIR", str(tmp_path / name.lower()))

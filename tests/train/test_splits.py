@@ -1,7 +1,6 @@
 """The rows of a task are read and encoded once for all seeds of it that a process trains."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -21,9 +20,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: len(calls)
 
 
-def test_another_seed_of_a_task_reads_nothing_again_and_another_task_does(
-    toy_runs: Path, encoded: Callable[[], int]
-) -> None:
+def test_another_seed_of_a_task_reads_nothing_again_and_another_task_does(toy_runs, encoded):
     pretrained = relpos.run(
         relpos.compose("pretrain", ["steps=1", "batch=8", "evaluations=1", "data.pairs=64"])
     )

@@ -18,7 +18,7 @@ def begun(shape: Shape) -> Absolute:
     return Absolute(shape, std=0.05, neighbours=2.0)
 
 
-def test_heads_begin_at_the_neighbours_before_and_behind() -> None:
+def test_heads_begin_at_the_neighbours_before_and_behind():
     encoder = build(SIZE, begun, 50).encoder
     table = encoder.position.table.detach()
     project = encoder.layers[0].attention.project.weight.detach()
@@ -31,7 +31,7 @@ def test_heads_begin_at_the_neighbours_before_and_behind() -> None:
     assert other.std() == pytest.approx(0.02, rel=0.05)  # of which nothing else begins
 
 
-def test_a_start_at_the_neighbours_needs_maps_of_queries_and_keys() -> None:
+def test_a_start_at_the_neighbours_needs_maps_of_queries_and_keys():
     with pytest.raises(RelposError, match=r"^position.neighbours=2.0: the first layer has no maps"):
         build(SIZE, begun, 50, partial(ConvQKV, k=2))
     with pytest.raises(RelposError, match=r"^position.neighbours=2.0: needs size.embedding ="):

@@ -1,7 +1,6 @@
 """Schemes by their arguments: how many parameters the papers' sizes have, and what is refused."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -49,9 +48,7 @@ BASE = Shape(heads=12, head_dim=64, hidden=768, embedding=768, layers=12, max_po
         (Tupe, {"relative": True}, BASE, 1_576_704 + 396),
     ],
 )
-def test_counts_of_the_papers_sizes(
-    scheme: Any, keys: dict[str, Any], shape: Shape, number: int
-) -> None:
+def test_counts_of_the_papers_sizes(scheme, keys, shape, number):
     assert scheme(shape, **keys).count(shape) == number
 
 
@@ -79,7 +76,7 @@ def test_counts_of_the_papers_sizes(
           for value in (-1, 1.5, "x", True)),
     ],
 )  # fmt: skip
-def test_a_wrong_argument_is_one_line(scheme: Any, keys: dict[str, Any], message: str) -> None:
+def test_a_wrong_argument_is_one_line(scheme, keys, message):
     with pytest.raises(RelposError) as error:
         scheme(SHAPE, **keys)
     assert str(error.value).startswith(message)
@@ -87,7 +84,7 @@ def test_a_wrong_argument_is_one_line(scheme: Any, keys: dict[str, Any], message
 
 
 @pytest.mark.parametrize("scheme", [Rope, SelectiveRope])
-def test_pairs_of_channels_need_an_even_number(scheme: Any) -> None:
+def test_pairs_of_channels_need_an_even_number(scheme):
     message = rf"^{scheme.__name__} turns pairs of channels: head_dim = hidden / heads must be even, not 3$"
     with pytest.raises(RelposError, match=message):
         scheme(replace(SHAPE, head_dim=3))

@@ -24,7 +24,7 @@ def filled(p_max: int) -> Cope:
     return scheme
 
 
-def test_open_gates_count_tokens() -> None:
+def test_open_gates_count_tokens():
     """Gates of 1: p = |i − j| + 1, a table of relative positions."""
     scheme, by_row = filled(N + 1), 10 * torch.ones(SHAPE.head_dim).double()
     places = (torch.arange(N)[None, :] - torch.arange(N)[:, None]).abs() + 1
@@ -32,7 +32,7 @@ def test_open_gates_count_tokens() -> None:
     torch.testing.assert_close(added(scheme, 10.0), left.tril() + right.triu(1))
 
 
-def test_at_the_start_nothing_is_added_and_the_tables_have_a_gradient() -> None:
+def test_at_the_start_nothing_is_added_and_the_tables_have_a_gradient():
     scheme = Cope(SHAPE).double()
     found = added(scheme, 1.0)
     assert not found.any()
@@ -42,7 +42,7 @@ def test_at_the_start_nothing_is_added_and_the_tables_have_a_gradient() -> None:
     assert not scheme.table.grad[0].any()
 
 
-def test_values_equal_the_loops_where_positions_end() -> None:
+def test_values_equal_the_loops_where_positions_end():
     check_loops(
         model_of("cope", p_max=3).eval().encoder, ids=[7, 9, 5, 22, 0, 12, 8], real=[True] * 7
     )

@@ -43,9 +43,7 @@ def copy_maps(scheme: Deberta, layer: nn.Module) -> None:
 
 @pytest.mark.parametrize("share", [True, False])
 @pytest.mark.parametrize(("buckets", "max_distance"), [(256, 512), (32, 512), (8, 40)])
-def test_the_attention_is_that_of_transformers(
-    share: bool, buckets: int, max_distance: int
-) -> None:
+def test_the_attention_is_that_of_transformers(share, buckets, max_distance):
     torch.manual_seed(0)
     scheme = Deberta(WIDE, buckets, max_distance, share).double()
     layer, x = theirs(scheme, max_distance), torch.randn(2, N, WIDE.hidden, dtype=torch.float64)
@@ -70,7 +68,7 @@ def test_the_attention_is_that_of_transformers(
     torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
 
 
-def test_a_convolution_in_place_of_a_shared_map_is_refused_in_one_line() -> None:
+def test_a_convolution_in_place_of_a_shared_map_is_refused_in_one_line():
     with pytest.raises(
         RelposError, match=r"^conv ConvQK makes k, q, whose linear maps position Deberta needs$"
     ):

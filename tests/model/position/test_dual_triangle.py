@@ -8,7 +8,7 @@ import torch
 
 from relpos.errors import RelposError
 from relpos.model.kernels import eager
-from relpos.model.position import Absolute, Alibi, DualTriangle, Merge, Pope, Position, Rope
+from relpos.model.position import Absolute, Alibi, DualTriangle, Merge, Pope, Rope
 from schemes import SHAPE, batch, check_loops, network, preset
 
 N = 70
@@ -16,9 +16,7 @@ SPLIT = partial(DualTriangle, heads="split")
 
 
 @pytest.mark.parametrize("heads", [1, 2, 5])
-def test_the_first_half_of_the_heads_sees_the_left_side_and_the_others_the_right_one(
-    heads: int,
-) -> None:
+def test_the_first_half_of_the_heads_sees_the_left_side_and_the_others_the_right_one(heads):
     scheme, q = DualTriangle(replace(SHAPE, heads=heads)), torch.zeros(1, heads, N, 4)
     seen = (
         eager.probabilities(eager.scores(q, q, scheme.terms(0, q, q, scheme.prepare(N)), q), None)[
@@ -31,7 +29,7 @@ def test_the_first_half_of_the_heads_sees_the_left_side_and_the_others_the_right
         assert torch.equal(seen[head], left if head < heads / 2 else left.t())
 
 
-def test_split_heads_are_twice_as_many_that_take_turns_in_looking_left_and_right() -> None:
+def test_split_heads_are_twice_as_many_that_take_turns_in_looking_left_and_right():
     """Heads 0, 2 of the network with four of them look left, 1 and 3 right: its first half is put
     in their places."""
     split, whole = network(SPLIT).eval().encoder, network(DualTriangle, heads=4).eval().encoder
@@ -53,14 +51,14 @@ def test_split_heads_are_twice_as_many_that_take_turns_in_looking_left_and_right
 @pytest.mark.parametrize(
     ("conv", "parts"), [("none", [SPLIT, Rope]), ("convbert", [Absolute, Rope, SPLIT])]
 )
-def test_heads_are_split_behind_their_rotation(conv: str, parts: list[Position]) -> None:
+def test_heads_are_split_behind_their_rotation(conv, parts):
     """Also where a convolution replaces the other heads."""
     encoder = network(partial(Merge, parts=parts), preset("conv", conv)).eval().encoder
     check_loops(encoder, ids=[7, 9, 5, 0, 12], real=[True, True, True, False, True])
 
 
 @pytest.mark.parametrize("parts", [[SPLIT, Alibi], [Alibi, SPLIT], [SPLIT, SPLIT]])
-def test_parts_that_would_find_other_heads_are_refused(parts: list[Position]) -> None:
+def test_parts_that_would_find_other_heads_are_refused(parts):
     with pytest.raises(
         RelposError,
         match=r"^DualTriangle makes two heads of each, and (Alibi|DualTriangle) acts on the scores of whole ones$",
@@ -68,7 +66,7 @@ def test_parts_that_would_find_other_heads_are_refused(parts: list[Position]) ->
         Merge(SHAPE, parts)
 
 
-def test_what_cannot_be_halved_is_refused() -> None:
+def test_what_cannot_be_halved_is_refused():
     with pytest.raises(
         RelposError,
         match=r"^DualTriangle splits heads: head_dim = hidden / heads must be even, not 3$",

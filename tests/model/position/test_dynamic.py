@@ -8,7 +8,7 @@ from relpos.model.position import Dynamic
 from schemes import SHAPE
 
 
-def test_the_option_leaves_the_query_table_as_it_is() -> None:
+def test_the_option_leaves_the_query_table_as_it_is():
     torch.manual_seed(0)
     plain = Dynamic(SHAPE, k=2)
     torch.manual_seed(0)
@@ -17,14 +17,14 @@ def test_the_option_leaves_the_query_table_as_it_is() -> None:
     assert set(plain.state_dict()) == {"query"}
 
 
-def test_initial_kernels_are_glorot_uniform() -> None:
+def test_initial_kernels_are_glorot_uniform():
     value = Dynamic(SHAPE, k=50, value=True).value
     assert value is not None
     bound = math.sqrt(6 / (101 + SHAPE.head_dim))
     assert 0.97 * bound < value.abs().max() <= bound
 
 
-def test_the_next_token_stands_in_row_k_plus_1() -> None:
+def test_the_next_token_stands_in_row_k_plus_1():
     """With all attention on one offset, the row of that offset is what leaves the head."""
     from relpos.model.kernels import eager
 

@@ -30,7 +30,7 @@ def move(scheme: Floater) -> None:
 
 
 @pytest.mark.full
-def test_the_trajectories_are_those_of_a_much_finer_solver() -> None:
+def test_the_trajectories_are_those_of_a_much_finer_solver():
     scheme, n = floater(), 12
     found = vectors(scheme, n)
     assert (found[..., 0, :] - found[..., -1, :]).abs().max() > 0.1
@@ -42,12 +42,12 @@ def test_the_trajectories_are_those_of_a_much_finer_solver() -> None:
             )
 
 
-def test_a_longer_sequence_begins_with_the_same_vectors() -> None:
+def test_a_longer_sequence_begins_with_the_same_vectors():
     scheme = floater()
     assert torch.equal(vectors(scheme, 40)[..., :7, :], vectors(scheme, 7))
 
 
-def test_an_update_that_solves_has_gradients_in_every_micro_batch() -> None:
+def test_an_update_that_solves_has_gradients_in_every_micro_batch():
     scheme = floater()
     scheme.begin_step(3)
     gradients = []
@@ -58,7 +58,7 @@ def test_an_update_that_solves_has_gradients_in_every_micro_batch() -> None:
     assert all(torch.equal(a, b) and a.abs().max() > 0 for a, b in zip(*gradients, strict=True))  # type: ignore[arg-type, union-attr]
 
 
-def test_between_solutions_the_vectors_stay_and_the_gradients_are_zero() -> None:
+def test_between_solutions_the_vectors_stay_and_the_gradients_are_zero():
     scheme = floater()
     scheme.begin_step(0)
     solved = vectors(scheme)
@@ -74,7 +74,7 @@ def test_between_solutions_the_vectors_stay_and_the_gradients_are_zero() -> None
     assert (vectors(scheme) - solved).abs().max() > 1e-3
 
 
-def test_evaluation_sees_the_parameters_of_the_moment() -> None:
+def test_evaluation_sees_the_parameters_of_the_moment():
     scheme = floater()
     scheme.begin_step(0)
     scheme.begin_step(1)
@@ -87,7 +87,7 @@ def test_evaluation_sees_the_parameters_of_the_moment() -> None:
     assert (after - before).abs().max() > 1e-3
 
 
-def test_evaluation_solves_once_for_all_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_solves_once_for_all_batches(monkeypatch):
     scheme, lengths = floater().eval(), []
     solve = Floater.solve
     monkeypatch.setattr(Floater, "solve", lambda self, n: (lengths.append(n), solve(self, n))[1])
@@ -97,7 +97,7 @@ def test_evaluation_solves_once_for_all_batches(monkeypatch: pytest.MonkeyPatch)
     assert lengths == [16, 20]
 
 
-def test_what_is_kept_survives_a_checkpoint() -> None:
+def test_what_is_kept_survives_a_checkpoint():
     scheme, other = floater(), Floater(SHAPE, 3).double()
     scheme.begin_step(0)
     move(scheme)
@@ -107,7 +107,7 @@ def test_what_is_kept_survives_a_checkpoint() -> None:
     assert torch.equal(vectors(other), vectors(scheme))
 
 
-def test_refresh_1_solves_in_every_update_and_keeps_nothing() -> None:
+def test_refresh_1_solves_in_every_update_and_keeps_nothing():
     scheme = floater(refresh=1)
     scheme.begin_step(7)
     before = vectors(scheme)
@@ -116,7 +116,7 @@ def test_refresh_1_solves_in_every_update_and_keeps_nothing() -> None:
     assert "cache" not in scheme.state_dict()
 
 
-def test_sequences_beyond_what_is_kept_are_solved() -> None:
+def test_sequences_beyond_what_is_kept_are_solved():
     scheme = floater()
     scheme.begin_step(0)
     scheme.begin_step(1)
@@ -124,7 +124,7 @@ def test_sequences_beyond_what_is_kept_are_solved() -> None:
     assert vectors(scheme, 17).shape[3] == 17
 
 
-def test_half_precision_does_not_reach_the_solver() -> None:
+def test_half_precision_does_not_reach_the_solver():
     scheme = floater().float()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         inside = vectors(scheme)

@@ -27,7 +27,7 @@ def added(scheme: Fox, seen: Input) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("bias", [0.0, 5.0])
-def test_a_constant_gate_is_alibi(bias: float) -> None:
+def test_a_constant_gate_is_alibi(bias):
     scheme = Fox(SHAPE, bias).double()
     torch.nn.init.zeros_(scheme.gates)
     offsets = torch.arange(9)[None, :] - torch.arange(9)[:, None]
@@ -38,7 +38,7 @@ def test_a_constant_gate_is_alibi(bias: float) -> None:
     )
 
 
-def test_a_gate_stands_between_its_token_and_what_precedes_it() -> None:
+def test_a_gate_stands_between_its_token_and_what_precedes_it():
     """On both sides: of the pairs (i, j) those that the gate of token 3 parts from one another, and
     those it closes."""
     scheme = Fox(SHAPE).double()

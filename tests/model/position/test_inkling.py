@@ -14,7 +14,7 @@ def added(scheme: Inkling, n: int) -> torch.Tensor:
     return eager.scores(None, None, terms, q)
 
 
-def test_the_left_side_is_that_of_transformers() -> None:
+def test_the_left_side_is_that_of_transformers():
     from transformers.models.inkling.modeling_inkling import InklingRelativeLogits
 
     n, extent, rank = 9, 4, 3

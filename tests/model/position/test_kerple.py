@@ -10,7 +10,7 @@ BOTH = pytest.mark.parametrize("kind", [Kerple, KerplePower])
 
 
 @BOTH
-def test_values_below_the_bound_count_as_the_bound(kind: type[Kerple]) -> None:
+def test_values_below_the_bound_count_as_the_bound(kind):
     low, bound = kind(SHAPE), kind(SHAPE)
     for scheme, value in ((low, -3.0), (bound, 0.01)):
         with torch.no_grad():
@@ -20,7 +20,7 @@ def test_values_below_the_bound_count_as_the_bound(kind: type[Kerple]) -> None:
 
 
 @BOTH
-def test_an_update_finds_every_value_within_bounds_and_with_a_gradient(kind: type[Kerple]) -> None:
+def test_an_update_finds_every_value_within_bounds_and_with_a_gradient(kind):
     scheme = kind(SHAPE)
     with torch.no_grad():
         scheme.p.copy_(torch.tensor([-1.0, 5.0]))

@@ -37,9 +37,7 @@ MIXED: list[Position] = [
 @pytest.mark.parametrize("cycle", [True, False])
 @pytest.mark.parametrize("layers", [3, 6])
 @pytest.mark.parametrize("shared", [True, False])
-def test_outputs_and_gradients_of_layers_equal_the_loops(
-    cycle: bool, layers: int, shared: bool
-) -> None:
+def test_outputs_and_gradients_of_layers_equal_the_loops(cycle, layers, shared):
     encoder = (
         network(partial(Layers, layers=MIXED, cycle=cycle), layers=layers, share_layers=shared)
         .eval()
@@ -50,7 +48,7 @@ def test_outputs_and_gradients_of_layers_equal_the_loops(
 
 @pytest.mark.parametrize("layers", [1, 2, 3, 4, 7])
 @pytest.mark.parametrize("cycle", [True, False])
-def test_a_scheme_has_parameters_for_its_own_layers_alone(layers: int, cycle: bool) -> None:
+def test_a_scheme_has_parameters_for_its_own_layers_alone(layers, cycle):
     shape = replace(SHAPE, layers=layers)
     scheme = Layers(shape, [Fixed, T5, partial(Dynamic, k=2)], cycle)
     assert scheme.count(shape) == sum(p.numel() for p in scheme.parameters())
@@ -58,7 +56,7 @@ def test_a_scheme_has_parameters_for_its_own_layers_alone(layers: int, cycle: bo
     assert sum(part.shape.layers for part in scheme.parts) == layers
 
 
-def test_what_the_network_asks_of_a_scheme_holds_for_the_list() -> None:
+def test_what_the_network_asks_of_a_scheme_holds_for_the_list():
     shape = replace(SHAPE, layers=4)
     limited = Layers(shape, [Rope, Absolute])
     assert limited.max_length == SHAPE.max_positions
@@ -67,7 +65,7 @@ def test_what_the_network_asks_of_a_scheme_holds_for_the_list() -> None:
     assert not Layers(shape, [Absolute, NoPosition]).acts_on_scores
 
 
-def test_schemes_with_another_scale_and_an_empty_list_are_refused() -> None:
+def test_schemes_with_another_scale_and_an_empty_list_are_refused():
     with pytest.raises(
         RelposError, match=r"^Layers: Rope multiplies q·k by 0.5, SynthesizerRandom by nothing"
     ):
@@ -78,9 +76,7 @@ def test_schemes_with_another_scale_and_an_empty_list_are_refused() -> None:
 
 @pytest.mark.parametrize("layer", [0, 1, 2, 3])
 @pytest.mark.parametrize("name", ["modernbert", "mmbert"])
-def test_attention_is_that_of_modernbert(
-    name: str, layer: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attention_is_that_of_modernbert(name, layer, monkeypatch):
     """Its rotation pairs channels m and m + head_dim/2, ours neighbours: the rows of the maps to q
     and k are put in that order. It computes angles and rotates in float32, for which float64 is put
     here."""

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -56,9 +55,7 @@ def merged(*parts: Position) -> Merge:
 
 @pytest.mark.parametrize("outside", ["clamp", "zero"])
 @pytest.mark.parametrize("widths", [(1, 3), (3, 1), (2, 2), (0, 9)])
-def test_scores_of_a_sum_are_sums_of_scores_whatever_the_widths(
-    outside: str, widths: tuple[int, int]
-) -> None:
+def test_scores_of_a_sum_are_sums_of_scores_whatever_the_widths(outside, widths):
     made = [
         partial(kind, k=k, outside=outside) for kind in (Dynamic, Key, Composite) for k in widths
     ]
@@ -68,7 +65,7 @@ def test_scores_of_a_sum_are_sums_of_scores_whatever_the_widths(
     )
 
 
-def test_windows_that_end_differently_are_added() -> None:
+def test_windows_that_end_differently_are_added():
     scheme = merged(
         partial(Dynamic, k=2, outside="clamp", value=True), partial(Key, k=1, outside="zero"), XL
     )
@@ -78,7 +75,7 @@ def test_windows_that_end_differently_are_added() -> None:
     assert terms_of(scheme).outside == "clamp"  # of the values
 
 
-def test_tables_of_values_that_end_differently_are_refused() -> None:
+def test_tables_of_values_that_end_differently_are_refused():
     scheme = merged(
         *(partial(Dynamic, outside=outside, value=True) for outside in ("clamp", "zero"))
     )
@@ -88,7 +85,7 @@ def test_tables_of_values_that_end_differently_are_refused() -> None:
         terms_of(scheme)
 
 
-def test_the_shortest_part_limits_the_length() -> None:
+def test_the_shortest_part_limits_the_length():
     assert merged(Tisa, Dynamic).max_length is None
     scheme = merged(Tisa, Absolute)
     assert scheme.max_length == SHAPE.max_positions
@@ -101,7 +98,7 @@ class Unscaled(Scheme):
     projections = frozenset("v")
 
 
-def test_parts_with_another_scale_are_refused_by_name() -> None:
+def test_parts_with_another_scale_are_refused_by_name():
     with pytest.raises(RelposError) as error:
         merged(Tisa, Unscaled)
     assert (
@@ -110,12 +107,12 @@ def test_parts_with_another_scale_are_refused_by_name() -> None:
     )
 
 
-def test_no_parts_are_refused() -> None:
+def test_no_parts_are_refused():
     with pytest.raises(RelposError, match="^Merge needs at least one part$"):
         Merge(SHAPE, [])
 
 
-def test_each_part_is_told_of_the_step() -> None:
+def test_each_part_is_told_of_the_step():
     told = []
 
     class Listening(Scheme):
@@ -126,7 +123,7 @@ def test_each_part_is_told_of_the_step() -> None:
     assert told == [3, 3]
 
 
-def test_a_merge_inside_a_merge_is_the_same_sum() -> None:
+def test_a_merge_inside_a_merge_is_the_same_sum():
     inner = merged(partial(Merge, parts=[Tisa, Fixed]), Dynamic)
     flat = merged(Tisa, Fixed, Dynamic)
     for target, source in zip(flat.parameters(), inner.parameters(), strict=True):
@@ -136,7 +133,7 @@ def test_a_merge_inside_a_merge_is_the_same_sum() -> None:
 
 
 @pytest.mark.parametrize("behind", [Rope, XL, Pope])
-def test_turning_queries_that_are_wider_already_is_refused_by_name(behind: Any) -> None:
+def test_turning_queries_that_are_wider_already_is_refused_by_name(behind):
     with pytest.raises(RelposError, match=f"{behind.__name__} turns queries"):
         Merge(SHAPE, [partial(Merge, parts=[Pope, Tisa]), behind])
 
@@ -144,7 +141,7 @@ def test_turning_queries_that_are_wider_already_is_refused_by_name(behind: Any) 
 @pytest.mark.parametrize(
     ("parts", "said"), [("ab", "a list"), (["rope"], "_target_"), (Rope, "a list")]
 )
-def test_what_is_no_list_of_schemes_is_refused(parts: Any, said: str) -> None:
+def test_what_is_no_list_of_schemes_is_refused(parts, said):
     for kind in (Merge, Layers):
         with pytest.raises(RelposError, match=said):
             kind(SHAPE, parts)

@@ -21,7 +21,7 @@ def scores(scheme: Pope, n: int = 9) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("stored", "used"), [(0.5, 0.0), (-7.0, -2 * math.pi), (-1.0, -1.0)])
-def test_shifts_have_bounds_which_an_update_writes_back(stored: float, used: float) -> None:
+def test_shifts_have_bounds_which_an_update_writes_back(stored, used):
     scheme = Pope(SHAPE).double()
     torch.nn.init.constant_(scheme.shift, used)
     expected = scores(scheme)
@@ -33,7 +33,7 @@ def test_shifts_have_bounds_which_an_update_writes_back(stored: float, used: flo
 
 @pytest.mark.parametrize("kernel", ["eager", "auto"])
 @pytest.mark.parametrize("other", ["shaw", "composite_key"])
-def test_other_terms_stand_beside_it(other: str, kernel: str) -> None:
+def test_other_terms_stand_beside_it(other, kernel):
     """Value tables as wide as the head, and terms of the queries and keys as projected."""
     both: Any = model_of(other, kernel=kernel).eval()
     pope = Pope(SHAPE, uniform=True).double()

@@ -10,7 +10,7 @@ from relpos.model.position import Rope
 from schemes import SHAPE
 
 
-def test_angles_at_a_far_position_are_exact_in_bfloat16_too() -> None:
+def test_angles_at_a_far_position_are_exact_in_bfloat16_too():
     q = torch.ones(1, SHAPE.heads, 4097, SHAPE.head_dim, dtype=torch.bfloat16)
     scheme = Rope(SHAPE)
     found = scheme.turn(0, q, q, q, scheme.prepare(4097))[0]
@@ -19,7 +19,7 @@ def test_angles_at_a_far_position_are_exact_in_bfloat16_too() -> None:
 
 
 @pytest.mark.parametrize("fraction", [0.1, 0.25, 0.3, 0.75, 1.0])
-def test_a_fraction_of_the_pairs_turns_as_in_gemma_4(fraction: float) -> None:
+def test_a_fraction_of_the_pairs_turns_as_in_gemma_4(fraction):
     """Transformers computes the angles in float32."""
     from transformers import LlamaConfig
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
@@ -34,6 +34,6 @@ def test_a_fraction_of_the_pairs_turns_as_in_gemma_4(fraction: float) -> None:
     assert (wave == 0).sum() == 8 - int(fraction * 8)
 
 
-def test_a_fraction_is_that_of_its_decimals() -> None:
+def test_a_fraction_is_that_of_its_decimals():
     turning = Rope(replace(SHAPE, head_dim=100), fraction=0.58).exact("wave").count_nonzero()
     assert turning == 29  # 0.58 · 100 / 2 is below 29 in binary

@@ -24,7 +24,7 @@ def scores(scheme: SelectiveRope, seen: Input) -> torch.Tensor:
     return (q @ k.transpose(-1, -2))[0]
 
 
-def test_a_constant_angle_is_rope() -> None:
+def test_a_constant_angle_is_rope():
     """Inputs that are all the same, and no taps beside the token itself."""
     scheme, rope = (
         SelectiveRope(SHAPE, side=0, rank=1, base=10.0).double(),
@@ -45,7 +45,7 @@ def test_a_constant_angle_is_rope() -> None:
 
 
 @pytest.mark.parametrize("side", [0, 1, 2])
-def test_a_score_depends_on_the_tokens_between_and_their_neighbours(side: int) -> None:
+def test_a_score_depends_on_the_tokens_between_and_their_neighbours(side):
     scheme = SelectiveRope(SHAPE, side=side).double()
     seen = given(SHAPE, 1, 9)
     before = scores(scheme, seen)

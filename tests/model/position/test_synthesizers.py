@@ -26,14 +26,14 @@ def attention(scheme: Scheme, x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(("name", "maps"), [("synthesizer_random", 1), ("synthesizer_dense", 2)])
-def test_projections_that_nothing_reads_do_not_exist(name: str, maps: int) -> None:
+def test_projections_that_nothing_reads_do_not_exist(name, maps):
     for mixture, number in ((False, maps), (True, 3)):
         layer = model_of(name, mixture=mixture).encoder.layers[0]
         assert layer.attention.project.weight.shape[0] == number * SHAPE.hidden  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("name", ["synthesizer_random", "synthesizer_dense"])
-def test_a_mixture_starts_half_and_half(name: str) -> None:
+def test_a_mixture_starts_half_and_half(name):
     scheme = model_of(name, mixture=True, spread=0.0).encoder.position
     alone = model_of(name, spread=0.0).encoder.position
     alone.load_state_dict({key: x for key, x in scheme.state_dict().items() if key != "alpha"})
@@ -54,7 +54,7 @@ def test_a_mixture_starts_half_and_half(name: str) -> None:
         ("synthesizer_dense", {"factor": 4, "mixture": True}),
     ],
 )
-def test_factors_equal_the_loops(name: str, keys: dict[str, object]) -> None:
+def test_factors_equal_the_loops(name, keys):
     model = model_of(name, **keys).eval()
     check_loops(model.encoder, ids=[7, 9, 5, 22, 0, 12, 8], real=[True] * 7)
     position = model.encoder.position

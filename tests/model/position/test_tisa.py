@@ -8,7 +8,7 @@ from relpos.model.shape import Shape
 from schemes import SHAPE, batch, model_of
 
 
-def test_the_sign_of_a_sharpness_says_nothing() -> None:
+def test_the_sign_of_a_sharpness_says_nothing():
     scheme = Tisa(SHAPE, kernels=1)
     before = scheme.prepare(9)[0].clone()
     with torch.no_grad():
@@ -16,7 +16,7 @@ def test_the_sign_of_a_sharpness_says_nothing() -> None:
     assert torch.equal(scheme.prepare(9)[0], before)
 
 
-def test_without_kernels_nothing_is_added() -> None:
+def test_without_kernels_nothing_is_added():
     model, plain = model_of("tisa", kernels=0).eval(), model_of("none").eval()
     assert model.encoder.position.count(SHAPE) == 0
     plain.load_state_dict(
@@ -26,7 +26,7 @@ def test_without_kernels_nothing_is_added() -> None:
     assert torch.equal(model(ids, mask), plain(ids, mask))
 
 
-def test_a_step_of_training_goes_through_without_kernels() -> None:
+def test_a_step_of_training_goes_through_without_kernels():
     model = model_of("tisa", kernels=0).train()
     ids, mask = batch()
     model.loss(ids, ids, mask).backward()
@@ -34,7 +34,7 @@ def test_a_step_of_training_goes_through_without_kernels() -> None:
     torch.optim.AdamW(model.parameters(), fused=True).step()
 
 
-def test_initial_values_are_those_of_the_released_module() -> None:
+def test_initial_values_are_those_of_the_released_module():
     torch.manual_seed(0)
     scheme = Tisa(Shape(16, 4, 64, 64, 16, 8), kernels=16)
     for parameter, mean, std in (

@@ -20,9 +20,7 @@ def moved(scheme: Tupe, row: int) -> torch.Tensor:
     return (dense(scheme) != before).any(0)
 
 
-def test_row_0_of_the_table_is_the_first_row_of_the_scores_and_row_1_the_rest_of_the_first_column() -> (
-    None
-):
+def test_row_0_of_the_table_is_the_first_row_of_the_scores_and_row_1_the_rest_of_the_first_column():
     scheme = Tupe(SHAPE)
     by_row, by_column = moved(scheme, 0), moved(scheme, 1)
     assert by_row[0].all()
@@ -34,7 +32,7 @@ def test_row_0_of_the_table_is_the_first_row_of_the_scores_and_row_1_the_rest_of
     assert (dense(scheme)[:, 1:, 0] == dense(scheme)[:, 1:2, 0]).all()
 
 
-def test_the_relative_term_has_a_number_for_each_side_of_cls() -> None:
+def test_the_relative_term_has_a_number_for_each_side_of_cls():
     scheme = Tupe(SHAPE, relative=True)
     with torch.no_grad():
         scheme.table.zero_()
@@ -45,7 +43,7 @@ def test_the_relative_term_has_a_number_for_each_side_of_cls() -> None:
     assert found[3, 1:].tolist() == [2, 1, 0, 17, 18, 19, 20, 21, 22, 23, 24]
 
 
-def test_half_precision_does_not_reach_the_table() -> None:
+def test_half_precision_does_not_reach_the_table():
     scheme = Tupe(SHAPE)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         inside = scheme.prepare(7)

@@ -19,7 +19,7 @@ def theirs() -> Any:
     )
 
 
-def test_gates_are_those_of_its_data_dependent_alibi_on_both_sides(theirs: Any) -> None:
+def test_gates_are_those_of_its_data_dependent_alibi_on_both_sides(theirs):
     scheme, alibi = (
         Fox(SHAPE).double(),
         theirs.DataDependentAlibi(SHAPE.hidden, SHAPE.heads, causal=False).double(),
@@ -39,9 +39,7 @@ def test_gates_are_those_of_its_data_dependent_alibi_on_both_sides(theirs: Any) 
 
 
 @pytest.mark.parametrize("low", [-6.0, -9.0])
-def test_turned_queries_and_keys_are_those_of_its_polar_embedding(
-    low: float, theirs: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_turned_queries_and_keys_are_those_of_its_polar_embedding(low, theirs, monkeypatch):
     """It computes in float32, for which float64 is put here. Shifts beyond −2π count as that."""
     monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
     scheme, polar = (

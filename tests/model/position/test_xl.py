@@ -10,7 +10,7 @@ from schemes import SHAPE
 N, SIZES = 9, (SHAPE.hidden, SHAPE.heads, SHAPE.head_dim)
 
 
-def test_the_attention_is_that_of_xlnet() -> None:
+def test_the_attention_is_that_of_xlnet():
     from transformers import XLNetConfig, XLNetModel
     from transformers.models.xlnet.modeling_xlnet import XLNetRelativeAttention
 

@@ -34,35 +34,35 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_it_names_no_other_place(page: Path) -> None:
+def test_it_names_no_other_place(page):
     text = page.read_text(encoding="utf-8")
     addresses = set(re.findall(r"\b(?:https?:)?//[^\s\"'<>)]+", text))
     assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
     assert not re.search(r"<(?:link|script|img)[^>]*(?:href|src)=\"(?!data:)", text)
 
 
-def test_every_record_is_linked_and_there(page: Path) -> None:
+def test_every_record_is_linked_and_there(page):
     links = re.findall(r'href="(\.\./[^"]+)"', page.read_text(encoding="utf-8"))
     # pre-trainings, CoLA, RTE with one that failed
     assert len(links) == len(set(links)) == 3 + 6 + 4
     assert all((page.parent / unquote(link)).resolve().is_file() for link in links)
 
 
-def test_a_record_that_is_not_there_is_not_linked(tmp_path: Path) -> None:
+def test_a_record_that_is_not_there_is_not_linked(tmp_path):
     write_html(tmp_path / "page.html", view_of(replace(table(), rows=table().rows[:1])))
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "finished" in text
     assert "record.json" not in text
 
 
-def test_text_of_others_is_escaped(page: Path) -> None:
+def test_text_of_others_is_escaped(page):
     text = page.read_text(encoding="utf-8")
     assert "fixed &lt;b&gt;" in text
     assert "fixed <b>" not in text
     assert "100 % &amp; &lt;all&gt;?" in text
 
 
-def test_what_is_missing_has_no_number(page: Path) -> None:
+def test_what_is_missing_has_no_number(page):
     text = page.read_text(encoding="utf-8")
     row = text[text.index('data-value="dynamic"') :]
     cells = re.findall(r"<td.*?</td>", row[: row.index("</tr>")], flags=re.S)
@@ -72,7 +72,7 @@ def test_what_is_missing_has_no_number(page: Path) -> None:
     assert all("data-value" not in cell and "—" in cell for cell in cells)
 
 
-def test_a_figure_keeps_the_digits_of_its_numbers_and_the_letters_of_its_title() -> None:
+def test_a_figure_keeps_the_digits_of_its_numbers_and_the_letters_of_its_title():
     columns = [
         Column(values=[0.001, 0.003], mean=0.002, metric=NATS),
         Column(values=[0.004], mean=0.004, metric=NATS),
@@ -120,7 +120,7 @@ def names(tab: Any) -> list[str]:
     ]
 
 
-def test_a_click_on_a_head_sorts(shown: Any) -> None:
+def test_a_click_on_a_head_sorts(shown):
     head = shown.locator("#table thead th", has_text="CoLA")
     orders = []
     for _ in range(3):
@@ -133,14 +133,14 @@ def test_a_click_on_a_head_sorts(shown: Any) -> None:
     ]
 
 
-def test_the_page_is_no_wider_than_the_screen(shown: Any) -> None:
+def test_the_page_is_no_wider_than_the_screen(shown):
     assert shown.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     first = shown.locator("#table tbody th").first
     shown.locator(".scroll").evaluate("box => box.scrollLeft = 1000")
     assert first.bounding_box()["x"] < 40  # the name of the row stays beside its numbers
 
 
-def test_a_script_in_a_name_is_text(browser: Any, tmp_path: Path) -> None:
+def test_a_script_in_a_name_is_text(browser, tmp_path):
     hostile = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
     rows = [replace(row, name=f"{hostile} {row.name}", overrides=[hostile]) for row in table().rows]
     write_html(

@@ -22,7 +22,7 @@ def swept(scheme: str, by: float = 0.0) -> list[Row]:
     ]
 
 
-def test_rows_that_differ_in_the_multiplier_are_one_line_of_losses() -> None:
+def test_rows_that_differ_in_the_multiplier_are_one_line_of_losses():
     table = by_multiplier(
         [
             *swept("fixed"),
@@ -50,12 +50,12 @@ def with_rates(loss: float, position_lr: float | None = None, conv_lr: float | N
     )
 
 
-def test_where_the_convolution_has_the_rate_of_the_positions_this_is_a_point_of_its_sweep() -> None:
+def test_where_the_convolution_has_the_rate_of_the_positions_this_is_a_point_of_its_sweep():
     rows = [with_rates(5.0, 30.0), with_rates(4.5, 30.0, 3.0), with_rates(4.0, 30.0, 10.0)]
     assert sweeps(rows) == {"q recipe.position_lr=30": {30.0: 5.0, 3.0: 4.5, 10.0: 4.0}}
 
 
-def test_rows_swept_in_either_multiplier_are_two_sweeps() -> None:
+def test_rows_swept_in_either_multiplier_are_two_sweeps():
     rows = [with_rates(5.0), with_rates(4.5, position_lr=3.0), with_rates(4.0, conv_lr=3.0)]
     assert sweeps(rows) == {
         "q position_lr": {1.0: 5.0, 3.0: 4.5},
@@ -63,7 +63,7 @@ def test_rows_swept_in_either_multiplier_are_two_sweeps() -> None:
     }
 
 
-def test_a_table_says_where_its_multipliers_were_chosen() -> None:
+def test_a_table_says_where_its_multipliers_were_chosen():
     rows = [
         Row("none"),
         Row("fixed", position_lr=10.0),

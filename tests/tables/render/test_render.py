@@ -6,7 +6,6 @@ import io
 import shutil
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
@@ -28,14 +27,14 @@ WITHOUT_TASKS = Table(
 )
 
 
-def test_the_papers_numbers_stand_beside_ours() -> None:
+def test_the_papers_numbers_stand_beside_ours():
     lines = text.markdown(view_of(table())).splitlines()
     assert "| printed (ours − printed) inside or outside our 95 % interval | CoLA | RTE |" in lines
     assert "| composite | 40.0 (+1.5) inside | 66.0 (+1.0) |" in lines
     assert "| dynamic | 40.0 | 66.0 |" in lines
 
 
-def test_failed_and_collapsed_runs_are_counted() -> None:
+def test_failed_and_collapsed_runs_are_counted():
     lines = text.markdown(view_of(table())).splitlines()
     assert (
         "| none | 1,000,000 | 20.00 | 1 × 2 | 3.0 ± 3.0 (6.0), 1 collapsed | 54.0 ± 1.0 (55.0) | "
@@ -44,7 +43,7 @@ def test_failed_and_collapsed_runs_are_counted() -> None:
     assert any("67.0, n=1, 1 failed" in line for line in lines if line.startswith("| composite |"))
 
 
-def test_a_row_that_was_not_run_is_missing_everywhere() -> None:
+def test_a_row_that_was_not_run_is_missing_everywhere():
     view = view_of(table())
     assert "| dynamic | — | — | 0/1 × 0/2 | — | — | — |" in text.markdown(view)
     line = next(
@@ -68,7 +67,7 @@ def test_a_row_that_was_not_run_is_missing_everywhere() -> None:
     )
 
 
-def test_a_table_without_glues_columns_has_no_mean() -> None:
+def test_a_table_without_glues_columns_has_no_mean():
     view = view_of(
         Table(
             "own",
@@ -81,7 +80,7 @@ def test_a_table_without_glues_columns_has_no_mean() -> None:
     assert "mean" not in text.comma_separated(view)
 
 
-def test_what_the_server_answered_is_a_table_of_its_own() -> None:
+def test_what_the_server_answered_is_a_table_of_its_own():
     whole = table()
     assert "GLUE server" not in text.markdown(view_of(whole))
     some = replace(whole.rows[2], server={"ax": 12.0, "cola": 0.0})
@@ -93,7 +92,7 @@ def test_what_the_server_answered_is_a_table_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("width", [30, 250])
-def test_the_terminal_shows_every_number_whole(width: int) -> None:
+def test_the_terminal_shows_every_number_whole(width):
     console = Console(width=width, record=True, file=io.StringIO())
     text.terminal(view_of(table()), console)
     shown = console.export_text()
@@ -109,14 +108,14 @@ def test_the_terminal_shows_every_number_whole(width: int) -> None:
     )
 
 
-def test_all_five_files_are_written(tmp_path: Path) -> None:
+def test_all_five_files_are_written(tmp_path):
     text.write(tmp_path, view_of(table()))
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"table.{kind}" for kind in ("csv", "html", "json", "md", "tex")
     ]
 
 
-def test_latex_letters_mean_themselves() -> None:
+def test_latex_letters_mean_themselves():
     assert in_latex("a_b & 50 % {x} −1 < 2") == r"a\_b \& 50 \% \{x\} $-$1 $<$ 2"
     assert in_latex("position=fixed → composite") == r"position=fixed $\to$ composite"
     made = latex(view_of(table()))
@@ -127,7 +126,7 @@ def test_latex_letters_mean_themselves() -> None:
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on this machine")
 @pytest.mark.parametrize("whole", [table(), WITHOUT_TASKS], ids=lambda whole: whole.name)
-def test_latex_compiles(whole: Table, tmp_path: Path) -> None:
+def test_latex_compiles(whole, tmp_path):
     body = (
         "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n"
         + latex(view_of(whole))
@@ -141,7 +140,7 @@ def test_latex_compiles(whole: Table, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:]
 
 
-def test_markdown_is_read_as_it_was_meant() -> None:
+def test_markdown_is_read_as_it_was_meant():
     whole = replace(WITHOUT_TASKS, question="is a < b | c, and <i>why</i> [so]?")
     read = MarkdownIt("commonmark").enable("table").parse(text.markdown(view_of(whole)))
     tokens = [child for token in read if token.type == "inline" for child in token.children or ()]
@@ -155,7 +154,7 @@ def test_markdown_is_read_as_it_was_meant() -> None:
     assert {token.type for token in tokens} == {"text"}
 
 
-def test_brackets_in_names_are_no_markup_on_the_terminal() -> None:
+def test_brackets_in_names_are_no_markup_on_the_terminal():
     console = Console(file=io.StringIO(), width=400)
     row = Row("fixed[k=8]", columns={"rte": summary({(0, 0): 60.0})}, on_plateau=True)
     text.terminal(view_of(Table("t", "?", [row])), console)
@@ -166,7 +165,7 @@ def test_brackets_in_names_are_no_markup_on_the_terminal() -> None:
     ]
 
 
-def test_what_differs_by_row_is_a_table_and_the_legend_has_what_there_is() -> None:
+def test_what_differs_by_row_is_a_table_and_the_legend_has_what_there_is():
     """A row on the plateau has no share of the order beside that."""
     found = {
         "none": Onset(None, 8e6, None),

@@ -1,7 +1,6 @@
 """Differences to the baseline row and losses at other lengths are in every form of a table."""
 
 from dataclasses import replace
-from pathlib import Path
 
 from relpos.tables.comparison import with_comparisons
 from relpos.tables.render import text
@@ -12,14 +11,14 @@ from relpos.tables.table import Table
 from tables.made_rows import around, experiment, of_pretrainings, row
 
 
-def test_delta_is_shown_with_its_star() -> None:
+def test_delta_is_shown_with_its_star():
     rows = [of_pretrainings("base", around(60.0), []), of_pretrainings("better", around(64.0), [])]
     view = view_of(Table("t", "?", with_comparisons(rows, experiment(baseline=["base"]), {})))
     assert "| better | +4.0 (+10.0 %) * |" in text.markdown(view)
     assert r"better & +4.0 (+10.0 \%) * &" in latex(view)
 
 
-def test_losses_at_other_lengths_are_in_every_form(tmp_path: Path) -> None:
+def test_losses_at_other_lengths_are_in_every_form(tmp_path):
     losses = {"short": {"128": 3.0, "256": None}, "long": {"128": 3.1, "256": 3.25}}
     view = view_of(
         Table(
