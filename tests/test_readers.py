@@ -129,7 +129,7 @@ def test_what_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
     with pytest.raises(
         RelposError, match=r"large: larger than 268,435,456 bytes, which no such file is"
     ):
-        read_json(tmp_path / "large")
+        read_json(tmp_path / "large", dict)
     with pytest.raises(RelposError, match=f"larger than {BYTES:,} bytes"):
         read_yaml(tmp_path / "large")
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from omegaconf import DictConfig
     from pytorch_lightning import LightningDataModule, LightningModule
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from relpos.data.tokenizer import Tokenizer
     from relpos.model.function import attention
     from relpos.model.heads import Classifier, MaskedLM
+    from relpos.readers import Plain
     from relpos.runs.run import Run
 
 __all__ = [
@@ -100,7 +101,7 @@ def build(cfg: DictConfig) -> MaskedLM | Classifier:
         return network(resolved(cfg))
 
 
-def run(cfg: DictConfig | Mapping[str, Any]) -> Run:
+def run(cfg: DictConfig | Plain) -> Run:
     """Executes the run of a configuration, or finds it done: `.path`, `.record`, `.metrics`.
 
     Example:
@@ -118,7 +119,7 @@ def run(cfg: DictConfig | Mapping[str, Any]) -> Run:
 
 
 def lightning(
-    cfg: DictConfig | Mapping[str, Any],
+    cfg: DictConfig | Plain,
 ) -> tuple[LightningModule, LightningDataModule]:
     """The LightningModule and the LightningDataModule of a pre-training or a fine-tuning, for a
     Trainer of your own. Runs that it needs (text, tokenizer, pre-training) are made first.

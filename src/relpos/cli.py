@@ -251,7 +251,7 @@ def _run(command: str, arguments: list[str]) -> int:
             ]
             content: Any = OmegaConf.to_container(cfg, resolve=False)
             if any("hydra.searchpath=" in override for override in typed):
-                trust(*outside(node["_target_"] for _, node in targets(content)))
+                trust(*outside(name for _, name in targets(content)))
             with one_line(command, typed):
                 config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
             check(config, command, typed)

@@ -277,7 +277,7 @@ def naming(path: Path) -> Iterator[None]:
         ) from error
 
 
-def write_json(path: Path, content: Any) -> None:
+def write_json(path: Path, content: object) -> None:
     """Writes `content` as indented JSON, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(

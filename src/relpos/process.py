@@ -23,7 +23,7 @@ from relpos.errors import RelposError, say
 STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that ask a process to stop at the next step; of several, the first of these counts. A
 cluster sends SIGUSR2 before a preemption or the time limit, a terminal that is closed SIGHUP."""
-Handler = Callable[[int, FrameType | None], Any]
+Handler = Callable[[int, FrameType | None], object]
 TOGETHER = 1.0
 """Seconds in which several signals count as one."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -254,7 +254,7 @@ def _is_importing(frame: FrameType | None) -> bool:
     return frame is not None
 
 
-def on_stops(handler: Handler | signal.Handlers) -> dict[int, Any]:
+def on_stops(handler: Handler | signal.Handlers) -> dict[int, Handler | int | None]:
     """Sets the handler of the signals of `STOPS`, which hears the next one in any case; returns
     those that were there before.
 

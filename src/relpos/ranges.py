@@ -21,6 +21,7 @@ from typing import (
     Any,
     Literal,
     ParamSpec,
+    TypeGuard,
     TypeVar,
     Union,
     Unpack,
@@ -64,6 +65,10 @@ class Arguments:
     further: type | None = None
 
 
+Target = Callable[..., object] | Arguments
+"""What has arguments with annotations: a function, a class, a TypedDict, or `Arguments`."""
+
+
 @dataclass(frozen=True)
 class As:
     """Marks a dial whose annotation is `module:name`, which is imported only when it is needed."""
@@ -96,7 +101,7 @@ Seeds = Annotated[int, between(1, 1000)] | list[Natural]
 """How many, or which. Each is a training, and its plan is made before the first one begins."""
 LARGEST = 2**63 - 1
 """The largest whole number that torch, numpy and the counter hash take."""
-PLAIN: Mapping[Any, tuple[str, Callable[[Any], bool]]] = {
+PLAIN: Mapping[object, tuple[str, Callable[[object], bool]]] = {
     int: (
         "a whole number",
         lambda value: (
@@ -118,7 +123,7 @@ PLAIN: Mapping[Any, tuple[str, Callable[[Any], bool]]] = {
 """Type → its name in messages, and whether it takes a value."""
 
 
-def check(key: str, value: Any, annotation: Any) -> None:
+def check(key: str, value: object, annotation: object) -> None:
     """Refuses a value that its annotation does not allow.
 
     Raises:
@@ -137,13 +142,15 @@ def check(key: str, value: Any, annotation: Any) -> None:
     raise RelposError(f"{key}={shown(value)}: {describe(annotation)} is expected{end}")
 
 
-def resolved_type(annotation: Any) -> Any:
+def resolved_type(annotation: object) -> object:
     """The annotation; of one that is marked by `As`, that which it names."""
-    named = [mark.name for mark in marks_of(annotation) if isinstance(mark, As)]
-    return resolve_name(named[0]) if named else annotation
+    for mark in marks_of(annotation):
+        if isinstance(mark, As):
+            annotation = resolve_name(mark.name)
+    return annotation
 
 
-def marks_of(annotation: Any) -> tuple[Any, ...]:
+def marks_of(annotation: object) -> tuple[object, ...]:
     """The marks of an `Annotated` type; of any other none."""
     if get_origin(annotation) is Annotated:
         return get_args(annotation)[1:]
@@ -165,9 +172,9 @@ def checked(constructor: Callable[P, T]) -> Callable[P, T]:
 
 
 @cache
-def accepted(target: Any) -> tuple[Mapping[str, Any], bool]:
-    """Argument → annotation, of a function, a class, a TypedDict or an `Arguments`; and whether it
-    takes other names, too."""
+def accepted(target: Target) -> tuple[Mapping[str, object], bool]:
+    """Argument → annotation, `object` where it has none; and whether the target takes other names,
+    too."""
     if isinstance(target, Arguments):
         named = target.target
         arguments = dict(accepted(resolve_name(named) if isinstance(named, str) else named)[0])
@@ -182,8 +189,8 @@ def accepted(target: Any) -> tuple[Mapping[str, Any], bool]:
     if is_typeddict(target):
         return rules(target), False
     parameters = inspect.signature(target).parameters.values()
-    untyped: dict[str, Any] = {
-        parameter.name: Any
+    untyped: dict[str, object] = {
+        parameter.name: object
         for parameter in parameters
         if parameter.kind is not parameter.VAR_KEYWORD
     }
@@ -192,11 +199,11 @@ def accepted(target: Any) -> tuple[Mapping[str, Any], bool]:
 
 
 @cache
-def rules(target: Any) -> Mapping[str, Any]:
+def rules(target: Callable[..., object]) -> Mapping[str, object]:
     """Argument → annotation, of a function, a TypedDict or a class's constructor; empty where an
     annotation cannot be resolved."""
     try:
-        annotated = target
+        annotated: object = target
         # whose annotations are its keys
         if inspect.isclass(target) and not (is_typeddict(target) or is_dataclass(target)):
             annotated = target.__init__
@@ -206,7 +213,7 @@ def rules(target: Any) -> Mapping[str, Any]:
     # A class of the user's may name types that are only imported for a type checker.
     except NameError:
         return {}
-    result: dict[str, Any] = {}
+    result: dict[str, object] = {}
     for name, hint in hints.items():
         if get_origin(hint) is Unpack:  # **config: Unpack[Pretrain]
             result |= rules(get_args(hint)[0])
@@ -215,31 +222,33 @@ def rules(target: Any) -> Mapping[str, Any]:
     return result
 
 
-def parsed(shape: Callable[..., T], values: Mapping[str, Any]) -> T:
+def parsed(shape: Callable[..., T], values: Mapping[str, object]) -> T:
     """An object of a dataclass from values that have been checked, which stay as they are; groups of
     keys become objects of theirs, and other keys are left out.
 
     Raises:
         RelposError: a value is missing.
     """
-    given: dict[str, Any] = {}
+    given: dict[str, object] = {}
     for part in fields(shape):  # type: ignore[arg-type]
-        annotation = rules(shape)[part.name]
         if part.name not in values:
             if part.default is MISSING and part.default_factory is MISSING:
                 raise RelposError(f"{part.name} is missing")
             continue
         value = given[part.name] = values[part.name]
-        if isinstance(value, Mapping) and is_dataclass(resolved_type(annotation)):
-            given[part.name] = parsed(resolved_type(annotation), value)
+        group = resolved_type(rules(shape)[part.name])
+        if isinstance(value, Mapping) and isinstance(group, type) and is_dataclass(group):
+            given[part.name] = parsed(group, value)
     return shape(**given)
 
 
-def with_words(values: Mapping[str, Any], annotations: Mapping[str, Any]) -> dict[str, Any]:
+def with_words(
+    values: Mapping[str, object], annotations: Mapping[str, object]
+) -> dict[str, object]:
     """The values; numbers are turned into words where words are expected: YAML reads `account=1234`
     as a number. Of `Names` a single word becomes a list."""
 
-    def worded(value: Any, annotation: Any) -> Any:
+    def worded(value: object, annotation: object) -> object:
         if value is None:
             return None
         if annotation in (Names, Names | None) and _is_list(value):
@@ -253,7 +262,7 @@ def with_words(values: Mapping[str, Any], annotations: Mapping[str, Any]) -> dic
     return {key: worded(value, annotations.get(key)) for key, value in values.items()}
 
 
-def fits(value: Any, annotation: Any) -> bool:
+def fits(value: object, annotation: object) -> bool:
     """Whether the annotation allows the value. A bool does not count as a number, nor do infinity
     and NaN."""
     origin, args = get_origin(annotation), get_args(annotation)
@@ -280,7 +289,7 @@ def fits(value: Any, annotation: Any) -> bool:
     return True
 
 
-def describe(annotation: Any) -> str:
+def describe(annotation: object) -> str:
     """The values that an annotation allows, in words."""
     origin, args = get_origin(annotation), get_args(annotation)
     if annotation == Names:
@@ -309,7 +318,7 @@ def describe(annotation: Any) -> str:
     return "something else"
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """The value as it is typed on the command line: `null`, `true`, `[1, 2]`; in one line."""
     if value is None:
         return "null"
@@ -318,11 +327,11 @@ def shown(value: Any) -> str:
     return " ".join(str(value).splitlines())
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 
-def _words(annotation: Any) -> Iterator[str]:
+def _words(annotation: object) -> Iterator[str]:
     """The words that an annotation lists."""
     for arg in get_args(annotation):
         if get_origin(annotation) is Literal:

@@ -8,11 +8,12 @@ import json
 import os
 import re
 import stat
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
@@ -21,6 +22,7 @@ from relpos.errors import CONTROL, NOT_UTF8, RelposError
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
+T = TypeVar("T")
 BYTES, DEPTH, VALUES = 1_000_000, 50, 100_000
 """The largest YAML file that is read, how deep its lists and groups may be nested, and how many
 values it may hold, where an alias counts as all that it stands for. No configuration comes near;
@@ -33,6 +35,9 @@ RECORD = "record.json"
 later readers depend on."""
 MERGE = "tag:yaml.org,2002:merge"
 """What YAML calls the key `<<`."""
+Plain = dict[str, Any]
+"""A group of plain values, as JSON and YAML have them: a record, the meaning of a run, the results
+of a measure, a node of a configuration."""
 SEAL = "checksum"
 """Key of a JSON file: what `sealed` adds."""
 
@@ -66,7 +71,9 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """YAML as Hydra reads it: `1e-4` is a number, a date is a word, and a key may not stand
     twice."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+    def construct_mapping(
+        self, node: yaml.MappingNode, deep: bool = False
+    ) -> dict[Hashable, object]:
         spellings: dict[Hashable, str] = {}
         for key, _ in node.value:
             # What is no word is refused below, with its line; `<<` merges and is no key.
@@ -136,7 +143,7 @@ def _check_yaml(text: str) -> None:
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
 
 
-def read_json(path: Path, shape: Any = object, default: Any = ...) -> Any:
+def read_json(path: Path, shape: type[T], default: T | EllipsisType = ...) -> T:
     """The content of a JSON file, which may be a stranger's.
 
     Args:
@@ -147,12 +154,12 @@ def read_json(path: Path, shape: Any = object, default: Any = ...) -> Any:
         RelposError: names the file, and the line at fault: see `read_text`; it is not JSON, nested
             too deep, of another shape.
     """
-    if default is not ... and not os.path.lexists(path):
+    if not isinstance(default, EllipsisType) and not os.path.lexists(path):
         return default
     return _parsed(read_text(path), shape, str(path))
 
 
-def fitted(content: Any, shape: Any) -> Any:
+def fitted(content: object, shape: type[T]) -> T:
     """The content as a value of this type.
 
     Raises:
@@ -163,7 +170,7 @@ def fitted(content: Any, shape: Any) -> Any:
     from pydantic import ValidationError
 
     try:
-        return _adapter(shape).validate_python(content)
+        return _adapter(shape).validate_python(content)  # type: ignore[arg-type]  # mypy takes no class for hashable
     except ValidationError as error:
         # One line for the user: the first of pydantic's errors, which are often hundreds for one
         # cause.
@@ -174,13 +181,13 @@ def fitted(content: Any, shape: Any) -> Any:
 
 
 @cache
-def _adapter(shape: Any) -> TypeAdapter[Any]:
+def _adapter(shape: type[T]) -> TypeAdapter[T]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(shape)
 
 
-def json_lines(path: Path, end: int | None = None) -> list[dict[str, Any]]:
+def json_lines(path: Path, end: int | None = None) -> list[Plain]:
     """The objects of a file of JSON lines to which a process may be appending; none where there is
     no such file.
 
@@ -210,7 +217,7 @@ def json_lines(path: Path, end: int | None = None) -> list[dict[str, Any]]:
     ]
 
 
-def _parsed(text: str, shape: Any, place: str) -> Any:
+def _parsed(text: str, shape: type[T], place: str) -> T:
     """The value of this type in a text of JSON; `place` begins the messages."""
     try:
         content = json.loads(text)
@@ -233,13 +240,11 @@ def _parsed(text: str, shape: Any, place: str) -> Any:
         raise RelposError(f"{place}: damaged: {error}") from error
 
 
-def _values(content: Any) -> list[Any]:
+def _values(content: object) -> list[object]:
     """The values in a group or a list; of any other content none."""
     if isinstance(content, dict):
         return list(content.values())
-    if isinstance(content, list):
-        return content
-    return []
+    return content if isinstance(content, list) else []
 
 
 def read_text(path: Path) -> str:
@@ -362,10 +367,9 @@ def check_all_recorded(run: Path) -> None:
 
 def _checksums(run: Path) -> dict[str, str]:
     """Name → checksum of the files in a run's record; empty where there is none."""
-    sums = read_json(run / RECORD, dict, {}).get("files")
-    if isinstance(sums, dict):
-        return sums
-    return {}
+    record = read_json(run / RECORD, dict[str, object], {})
+    sums = record.get("files")
+    return sums if isinstance(sums, dict) else {}
 
 
 def _compare(run: Path, path: Path, expected: str) -> None:
@@ -376,12 +380,12 @@ def _compare(run: Path, path: Path, expected: str) -> None:
         )
 
 
-def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+def sealed(content: Plain) -> Plain:
     """The content of a JSON file with a checksum of all of it, which shows changes by hand."""
     return {**content, SEAL: _checksum(json.loads(json.dumps(content)))}
 
 
-def unsealed(content: dict[str, Any], place: str) -> dict[str, Any]:
+def unsealed(content: Plain, place: str) -> Plain:
     """The content without its checksum; content without one passes.
 
     Raises:
@@ -392,6 +396,6 @@ def unsealed(content: dict[str, Any], place: str) -> dict[str, Any]:
     return {key: value for key, value in content.items() if key != SEAL}
 
 
-def _checksum(content: Mapping[str, Any]) -> str:
+def _checksum(content: Plain) -> str:
     plain = {key: value for key, value in content.items() if key != SEAL}
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]

@@ -12,14 +12,14 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import partial
 from importlib import import_module
-from typing import Any, get_args, is_typeddict
+from typing import Any, TypeGuard, get_args, is_typeddict
 
 from relpos.errors import RelposError, nearest, one_line
-from relpos.ranges import Arguments, accepted, check, marks_of, resolved_type, shown
+from relpos.ranges import Arguments, Target, accepted, check, marks_of, resolved_type, shown
 
 VARIABLE = "RELPOS_TRUST"
 """Environment variable with the trusted modules. Workers, ranks and jobs of a cluster inherit it
@@ -206,12 +206,12 @@ def _kind_of(key: str) -> str:
     return next((part for part in key.split(".") if part in KINDS), key.split(".")[0])
 
 
-def _is_of_kind(value: Any, kind: NameKind, ours: bool) -> bool:
+def _is_of_kind(value: object, kind: NameKind, ours: bool) -> bool:
     """Whether a class or function is of this kind; `ours` must be public and defined in the kind's
     modules."""
     if ours and (
         not _below(str(getattr(value, "__module__", "")), kind.modules)
-        or value.__name__.startswith("_")
+        or str(getattr(value, "__name__", "_")).startswith("_")
     ):
         return False
     if kind.function and ours:
@@ -225,7 +225,7 @@ def _is_of_kind(value: Any, kind: NameKind, ours: bool) -> bool:
 
 
 def mistakes(
-    values: Mapping[Any, Any], target: Any, path: str = ""
+    values: Mapping[str, object], target: Target, path: str = ""
 ) -> Iterator[tuple[str, RelposError]]:
     """(key, error) for every unknown key and every wrong value, also in groups and in nodes with a
     `_target_`.
@@ -233,7 +233,7 @@ def mistakes(
     Args:
         values: name → value, as a configuration or a file has them; names that begin with _ say how
             a class is used.
-        target: the function, class, TypedDict or `Arguments` whose arguments they are.
+        target: whose arguments they are.
         path: the key under which they stand.
     """
     annotations, takes_others = accepted(target)
@@ -244,13 +244,13 @@ def mistakes(
         if not str(name).startswith("_") and name not in annotations and not takes_others:
             yield key, RelposError(f"unknown key {key!r:.200}.{nearest(str(name), annotations)}")
         elif not str(name).startswith("_"):
-            yield from _wrong(key, value, annotations.get(name, Any))
+            yield from _wrong(key, value, annotations.get(name, object))
 
 
-def _wrong(key: str, value: Any, annotation: Any) -> Iterator[tuple[str, RelposError]]:
+def _wrong(key: str, value: object, annotation: object) -> Iterator[tuple[str, RelposError]]:
     if isinstance(value, list) and any(map(_is_node, value)):
         for number, item in enumerate(value):
-            yield from _wrong(f"{key}.{number}", item, next(iter(get_args(annotation)), Any))
+            yield from _wrong(f"{key}.{number}", item, next(iter(get_args(annotation)), object))
     elif _is_node(value):
         try:
             target = find(value["_target_"], _kind_of(key), f"{key}._target_")
@@ -275,11 +275,11 @@ def _wrong(key: str, value: Any, annotation: Any) -> Iterator[tuple[str, RelposE
         )
 
 
-def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every node with a `_target_`, under its path (`position.parts.0`)."""
+def targets(node: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """(path, name) of every `_target_`; the path is its node's, as `position.parts.0`."""
     if _is_node(node):
-        yield path, node
-    inside: Iterable[tuple[Any, Any]] = ()
+        yield path, str(node["_target_"])
+    inside: Iterable[tuple[object, object]] = ()
     if isinstance(node, Mapping):
         inside = node.items()
     elif isinstance(node, list | tuple):
@@ -288,20 +288,20 @@ def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]
         yield from targets(value, f"{path}.{key}".lstrip("."))
 
 
-def _is_node(value: Any) -> bool:
+def _is_node(value: object) -> TypeGuard[Mapping[str, object]]:
     return isinstance(value, Mapping) and "_target_" in value
 
 
-def _group(annotation: Any) -> Any:
+def _group(annotation: object) -> Target | None:
     """The TypedDict, dataclass or `Arguments` whose arguments are the keys of a group; None where the
     annotation is not a group's."""
     annotation = resolved_type(annotation)
-    if is_typeddict(annotation) or is_dataclass(annotation):
+    if isinstance(annotation, type) and (is_typeddict(annotation) or is_dataclass(annotation)):
         return annotation
     return next((mark for mark in marks_of(annotation) if isinstance(mark, Arguments)), None)
 
 
-def refuse_mistakes(values: Any, target: Any, path: str = "") -> None:
+def refuse_mistakes(values: object, target: Target, path: str = "") -> None:
     """Refuses what is no group of keys, and the first of its `mistakes`.
 
     Raises:
@@ -315,7 +315,7 @@ def refuse_mistakes(values: Any, target: Any, path: str = "") -> None:
         raise error
 
 
-def constructor(node: Any, kind: str) -> Any:
+def constructor(node: object, kind: str) -> Any:
     """What a node's `_target_` names, with the node's other keys as arguments. Nodes inside it
     become such constructors, too.
 
@@ -324,10 +324,10 @@ def constructor(node: Any, kind: str) -> Any:
     """
     if not _is_node(node):
         raise RelposError(f"{kind}={str(node)[:100]}: a group with the key _target_ is expected")
-    for _, error in _wrong(kind, node, Any):
+    for _, error in _wrong(kind, node, object):
         raise error
 
-    def built(value: Any) -> Any:
+    def built(value: object) -> object:
         if isinstance(value, list):
             return [built(item) for item in value]
         if not _is_node(value):
@@ -340,7 +340,7 @@ def constructor(node: Any, kind: str) -> Any:
     return built(node)
 
 
-def instantiate(node: Mapping[str, Any], kind: str, **further: Any) -> Any:
+def instantiate(node: Mapping[str, object], kind: str, **further: object) -> Any:
     """The object that a node with a `_target_` describes; `further` are more arguments of its
     constructor.
 
@@ -350,7 +350,7 @@ def instantiate(node: Mapping[str, Any], kind: str, **further: Any) -> Any:
     return bound(node, kind, **further)()
 
 
-def bound(node: Mapping[str, Any], kind: str, **further: Any) -> Any:
+def bound(node: Mapping[str, object], kind: str, **further: object) -> Callable[[], Any]:
     """A function that does `instantiate`. Names and arguments are refused here, and nothing is made
     yet."""
     function = constructor(_plain(node), kind)
@@ -362,7 +362,7 @@ def bound(node: Mapping[str, Any], kind: str, **further: Any) -> Any:
     return partial(function, **further)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """The value with its mappings and sequences, which may be a configuration's own, as
     dictionaries and lists."""
     if isinstance(value, Mapping):

@@ -329,10 +329,10 @@ def _record(network: Network) -> list[str]:
             rows[name] = f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
     rows |= _measured(network)
     keys = ("stage", "identity", "commit", "versions", "hardware", "seconds")
-    facts = {key: record.get(key) for key in keys}
+    facts: dict[str, object] = {key: record.get(key) for key in keys}
     # The section `Network` has the network's own description.
     described = ("size", "position", "conv")
-    meaning = {name: value for name, value in record["meaning"].items() if name not in described}
+    meaning = {name: value for name, value in record.meaning.items() if name not in described}
     facts |= {"commit": facts["commit"] or "not recorded", "meaning": _without_paths(meaning)}
     sections = [f"## Training\n\n{_fenced('yaml', _yaml(facts))}"]
     if rows:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields
-from typing import Annotated, Any
+from typing import Annotated
 
 from relpos.config.compose import resolved, unresolved
 from relpos.config.schema import Content, FinetuneKeys
@@ -14,7 +13,6 @@ from relpos.ranges import Arguments
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
-from relpos.runs.shelf import scores
 from relpos.stages.finetune import FinetuneConfig
 from relpos.stages.stage import refuse_absent, refuse_impossible
 
@@ -30,7 +28,7 @@ def finetune(content: Annotated[Content, Arguments(FinetuneConfig, FinetuneKeys)
         say(f"relpos: {line}")
     finished = execute(planned)
     metrics = finished.metrics
-    for column, value in scores(finished.record).items():
+    for column, value in finished.record.columns.items():
         constant, rows = metrics["majority"][column], metrics["examples"][column]
         say(
             f"relpos: {column} {value:.1f} on {plural(rows, 'dev example')}; the constant answer "
@@ -56,7 +54,7 @@ def before(tuning: Run) -> str | None:
     return f"first {' and '.join(parts)}; {'; '.join(ways)}" if parts else None
 
 
-def uncounted(content: Mapping[str, Any]) -> list[str]:
+def uncounted(content: Content) -> list[str]:
     """Lines about keys of a user's own task that the recipe overrules: all at `size=tiny`, the
     learning rate at `size=base`.
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rich.filesize import decimal
 from rich.live import Live
@@ -27,8 +27,8 @@ from relpos.progress import console
 from relpos.ranges import Names, Positive
 from relpos.readers import read_yaml
 from relpos.runs.lock import is_locked, locked, seen
-from relpos.runs.run import closure, read_record, runs_root
-from relpos.runs.shelf import final, made_from, newest, run_folders, run_of, scores
+from relpos.runs.run import Record, closure, read_record, runs_root
+from relpos.runs.shelf import final, made_from, newest, run_folders, run_of
 from relpos.runs.table_file import FILE, runs_by_row, table_folder
 
 SHOWN = ("heldout_loss", "tokens", "pieces")
@@ -52,7 +52,7 @@ class Seen:
     """
 
     folder: Path
-    record: dict[str, Any]
+    record: Record
     data: str
     tokenizer: str
     size: int
@@ -66,19 +66,19 @@ class Seen:
     @property
     def state(self) -> str:
         """The state that tables show."""
-        return seen(str(self.record.get("state", "damaged")), self.folder)
+        return seen(self.record.state, self.folder)
 
     @property
     def date(self) -> str:
         """The time of its last start, in universal time."""
-        starts = self.record.get("starts") or [{}]
+        starts = self.record.starts or [{}]
         return str(starts[-1].get("time", ""))[:16].replace("T", " ")
 
     @property
     def step(self) -> str:
         """The number of steps done, and of all: `5/100`."""
         done = final(self.record).get("steps")
-        steps = done or self.record.get("meaning", {}).get("steps")
+        steps = done or self.record.meaning.get("steps")
         if steps is None:
             return ""
         return f"{done or newest(self.folder).get('step', 0):,}/{steps:,}"
@@ -86,7 +86,7 @@ class Seen:
     @property
     def figure(self) -> str:
         figures = final(self.record)
-        for name in (*SHOWN, *scores(self.record)):
+        for name in (*SHOWN, *self.record.columns):
             if name in figures:
                 form = "," if isinstance(figures[name], int) else ".4g"
                 return f"{name} {figures[name]:{form}}"
@@ -116,14 +116,14 @@ class Seen:
             "used by": ", ".join(users) or "–",
         }
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """The values that `format=json` shows."""
         cells = self.cells()
         words = {key: cells[key] for key in ("run", "state", "date", "data", "tokenizer", "step")}
         return words | {
-            "error": self.record.get("error"),
+            "error": self.record.error,
             "figures": final(self.record),
-            "classes": (self.record.get("metrics") or {}).get("classes", {}),
+            "classes": self.record.metrics.get("classes", {}),
             "speed": self.speed,
             "bytes": self.size,
             "tables": self.tables,
@@ -242,8 +242,7 @@ def look() -> list[Seen]:
     readers: dict[Path, list[str]] = {}
     for folder, record in records.items():
         # by name: the folders may come from another machine
-        places = (record.get("inputs") or {}).items()
-        names = {name: run_of(Path(place)).name for name, place in places}
+        names = {name: run_of(Path(place)).name for name, place in record.inputs.items()}
         inputs[folder] = {key: by_name[name] for key, name in names.items() if name in by_name}
         for needed in inputs[folder].values():
             readers.setdefault(needed, []).append(folder.name)
@@ -294,12 +293,12 @@ def _planned(table: Path) -> list[Path]:
     return [run.path for run in closure(Job.read(table / PLAN).runs)]
 
 
-def _record(folder: Path) -> dict[str, Any]:
+def _record(folder: Path) -> Record:
     try:
         return read_record(folder)
     except RelposError as error:  # shown all the same, so that it can be removed
         say(f"relpos: {error}")
-        return {}
+        return Record(state="damaged")
 
 
 def _size(folder: Path) -> int:

@@ -8,7 +8,6 @@ from argparse import ArgumentError
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from relpos.config.conf import key_of, keys_of, options
 from relpos.data.own_task import is_task_file, read_task_file
@@ -274,7 +273,7 @@ REWRITES: tuple[Callable[[str, list[str]], list[str]], ...] = (
 """Functions (command, overrides) → overrides, in the order in which they are applied."""
 
 
-def spelled(value: Any) -> str:
+def spelled(value: object) -> str:
     """A value in the syntax of Hydra's overrides; quotes, backslashes before them and `${` are
     escaped."""
     if isinstance(value, list):

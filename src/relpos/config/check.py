@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from traceback import walk_tb
-from typing import Any
 
 from hydra.errors import (
     ConfigCompositionException,
@@ -25,6 +24,7 @@ from relpos.config import quick
 from relpos.config.conf import conf_file, function_of, key_of, options
 from relpos.errors import RelposError, nearest
 from relpos.process import without_keys
+from relpos.readers import Plain
 from relpos.trust import mistakes, targets
 
 NO_NAME = re.compile(
@@ -81,7 +81,7 @@ NETWORK_KEYS = {
 """Command → first parts of the keys that define a new network and its pre-training."""
 
 
-def check(config: Mapping[str, Any], command: str, overrides: Sequence[str]) -> None:
+def check(config: Plain, command: str, overrides: Sequence[str]) -> None:
     """Refuses unknown keys, impossible values, and overrides about a network that comes from a
     folder.
 
@@ -107,7 +107,7 @@ def check(config: Mapping[str, Any], command: str, overrides: Sequence[str]) -> 
     refuse_overrides(command, overrides, config)
 
 
-def refuse_overrides(command: str, overrides: Iterable[str], config: Mapping[str, Any]) -> None:
+def refuse_overrides(command: str, overrides: Iterable[str], config: Plain) -> None:
     """Refuses overrides that have no effect on a network or a tokenizer from a file.
 
     Raises:
@@ -292,7 +292,7 @@ def _unknown_option(message: str, command: str) -> str:
     return f"unknown group {name!r}.{nearest(name, options())}"
 
 
-def _keys(node: Any, prefix: str = "") -> Iterator[str]:
+def _keys(node: object, prefix: str = "") -> Iterator[str]:
     if isinstance(node, Mapping):
         for key, value in node.items():
             yield f"{prefix}{key}"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from inspect import signature
-from typing import Any
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
@@ -17,6 +16,7 @@ from relpos.config.check import check, one_line
 from relpos.config.conf import OWN, commands, conf_dir, conf_file, function_of, key_of
 from relpos.errors import refuse_unknown
 from relpos.ranges import CONTENT, rules, with_words
+from relpos.readers import Plain
 from relpos.trust import outside, targets, trust
 
 TRAININGS = ("pretrain", "finetune")
@@ -39,7 +39,7 @@ def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
     return cfg
 
 
-def composed(command: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
+def composed(command: str, overrides: Sequence[str] = ()) -> Plain:
     """`compose` as plain values; interpolations are left as they are, for `resolved`."""
     refuse_unknown("unknown command", command, commands())
     overrides = rewritten(command, overrides)
@@ -57,7 +57,7 @@ def composed(command: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     return with_scheme(content, command, overrides)
 
 
-def with_scheme(content: dict[str, Any], command: str, overrides: Sequence[str]) -> dict[str, Any]:
+def with_scheme(content: Plain, command: str, overrides: Sequence[str]) -> Plain:
     """The configuration of a training with `scheme`, the typed word for its position scheme, which
     loggers show."""
     if command not in TRAININGS:
@@ -69,7 +69,7 @@ def with_scheme(content: dict[str, Any], command: str, overrides: Sequence[str])
     return content | {"scheme": str(words[-1])}
 
 
-def resolved(content: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
+def resolved(content: DictConfig | Plain) -> Plain:
     """A new dict of the values of a configuration, with its interpolations resolved.
 
     Raises:
@@ -83,7 +83,7 @@ def resolved(content: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
         return _plain(content)
 
 
-def unresolved(content: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
+def unresolved(content: DictConfig | Plain) -> Plain:
     """The content as plain values, with its interpolations."""
     if isinstance(content, DictConfig):
         return _plain(content, resolve=False)
@@ -98,7 +98,7 @@ def _by_hydra(command: str, overrides: Sequence[str]) -> DictConfig:
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         cfg = hydra_compose(command, overrides=[*overrides, *search])
     if OWN:  # the user trusts the classes that the user's own option files name
-        trust(*outside(node["_target_"] for _, node in targets(_plain(cfg, resolve=False))))
+        trust(*outside(name for _, name in targets(_plain(cfg, resolve=False))))
     return cfg
 
 
@@ -107,7 +107,7 @@ def called(command: str, overrides: Sequence[str]) -> str:
     return str(call(command, composed(command, overrides)))
 
 
-def call(command: str, content: Mapping[str, Any]) -> Any:
+def call(command: str, content: Plain) -> object:
     """What the function of a command returns for a checked configuration, with its interpolations.
     A function that plans runs has it as a whole: an intermediate task resolves it anew."""
     function = function_of(command)
@@ -116,6 +116,5 @@ def call(command: str, content: Mapping[str, Any]) -> Any:
     return function(**with_words(resolved(content), rules(function)))
 
 
-def _plain(cfg: DictConfig, resolve: bool = True) -> dict[str, Any]:
-    content: Any = OmegaConf.to_container(cfg, resolve=resolve, throw_on_missing=resolve)
-    return dict(content)
+def _plain(cfg: DictConfig, resolve: bool = True) -> Plain:
+    return dict(OmegaConf.to_container(cfg, resolve=resolve, throw_on_missing=resolve))  # type: ignore[arg-type]

@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relpos.readers import Plain
 
 PACKAGE = re.compile(r"# @package (?P<name>[\w.]+)\n")
 """First line of an option whose keys belong to another group, as those of `block` to `size`."""
@@ -63,7 +66,7 @@ def package_of(group: str, option: str) -> str:
 
 
 @cache
-def conf_file(name: str) -> Mapping[str, Any]:
+def conf_file(name: str) -> Plain:
     """The content of `conf/NAME.yaml`, cached because a table needs it hundreds of times."""
     from relpos.readers import read_yaml
 

@@ -21,6 +21,7 @@ from hydra.core.override_parser.types import OverrideType
 from hydra.errors import OverrideParseException
 
 from relpos.config.conf import conf_dir, conf_file, package_of
+from relpos.readers import Plain
 
 OPTION = re.compile(r"(?P<group>\w+)(?P<package>@[\w.]+)?=(?P<option>\w+)")
 INNERMOST = re.compile(r"\$\{([^${}]*)\}")
@@ -34,7 +35,7 @@ class LeftToHydra(Exception):
     """Raised for a composition or an interpolation that Hydra and OmegaConf must handle."""
 
 
-def merged(command: str, overrides: Sequence[str]) -> dict[str, Any]:
+def merged(command: str, overrides: Sequence[str]) -> Plain:
     """A new configuration as plain values with their interpolations, unchecked.
 
     Raises:
@@ -42,7 +43,7 @@ def merged(command: str, overrides: Sequence[str]) -> dict[str, Any]:
             is wrong.
     """
     primary = _file(command)
-    entries: dict[str, Any] = {}
+    entries: Plain = {}
     for entry in primary["defaults"]:
         if isinstance(entry, dict):
             entries |= entry
@@ -57,7 +58,7 @@ def merged(command: str, overrides: Sequence[str]) -> dict[str, Any]:
             raise LeftToHydra
         else:
             values.append(override)
-    result: dict[str, Any] = {}
+    result: Plain = {}
     for entry, option in entries.items():
         if isinstance(option, list):  # several options of a group, by default none
             if option:
@@ -79,26 +80,26 @@ def merged(command: str, overrides: Sequence[str]) -> dict[str, Any]:
     return result
 
 
-def _option(group: str, name: str) -> dict[str, Any]:
+def _option(group: str, name: str) -> Plain:
     """The content of an option, merged over that of the options on which it is based."""
-    result: dict[str, Any] = {}
+    result: Plain = {}
     content = _file(f"{group}/{name}")
     for parent in content.get("defaults", ["_self_"]):
         _merge(result, _without_defaults(content) if parent == "_self_" else _option(group, parent))
     return result
 
 
-def _without_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
+def _without_defaults(content: Plain) -> Plain:
     return {key: value for key, value in content.items() if key != "defaults"}
 
 
-def _file(name: str) -> Mapping[str, Any]:
+def _file(name: str) -> Plain:
     if not (conf_dir() / f"{name}.yaml").is_file():
         raise LeftToHydra
     return conf_file(name)
 
 
-def _merge(into: dict[str, Any], content: Mapping[str, Any]) -> None:
+def _merge(into: Plain, content: Plain) -> None:
     for key, value in content.items():
         if isinstance(value, dict) and isinstance(into.get(key), dict):
             _merge(into[key], value)
@@ -106,7 +107,7 @@ def _merge(into: dict[str, Any], content: Mapping[str, Any]) -> None:
             into[key] = deepcopy(value)
 
 
-def _set(content: dict[str, Any], override: str) -> None:
+def _set(content: Plain, override: str) -> None:
     """Gives an existing key another value."""
     path, value = _parsed(override)
     *groups, key = path.split(".")
@@ -119,7 +120,7 @@ def _set(content: dict[str, Any], override: str) -> None:
 
 
 @cache
-def _parsed(override: str) -> tuple[str, Any]:
+def _parsed(override: str) -> tuple[str, object]:
     """Key and value of `KEY=VALUE`."""
     try:
         (parsed,) = OverridesParser.create().parse_overrides([override])
@@ -144,7 +145,7 @@ def _inside(node: Any, key: str) -> Any:
         raise LeftToHydra from error
 
 
-def resolved(content: Mapping[str, Any]) -> dict[str, Any]:
+def resolved(content: Plain) -> Plain:
     """A new dict of the content with a value in place of each interpolation.
 
     Raises:
@@ -157,7 +158,7 @@ def resolved(content: Mapping[str, Any]) -> dict[str, Any]:
         raise LeftToHydra from error
 
 
-def _resolved(node: Any, root: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+def _resolved(node: object, root: Plain, path: tuple[str, ...]) -> object:
     if isinstance(node, Mapping):
         return {key: _resolved(value, root, (*path, key)) for key, value in node.items()}
     if isinstance(node, list):
@@ -182,7 +183,7 @@ def _resolved(node: Any, root: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     return text
 
 
-def _value(expression: str, root: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+def _value(expression: str, root: Plain, path: tuple[str, ...]) -> object:
     """The value of the expression between the braces of an interpolation at `path`."""
     resolver, colon, arguments = expression.partition(":")
     if not colon:
@@ -198,7 +199,7 @@ def _value(expression: str, root: Mapping[str, Any], path: tuple[str, ...]) -> A
         return _parsed(f"default={default}")[1]  # in Hydra's grammar: 1e-05 is a number
 
 
-def _at(name: str, root: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+def _at(name: str, root: Plain, path: tuple[str, ...]) -> object:
     """The value of a key; dots before it lead up from `path`."""
     key = name.lstrip(".")
     up = len(name) - len(key)

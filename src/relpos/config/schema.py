@@ -8,9 +8,8 @@ where the user wrote 0, which is another identity, and they have no ranges.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from relpos.ranges import (
     Arguments,
@@ -25,8 +24,9 @@ from relpos.ranges import (
     Width,
     between,
 )
+from relpos.readers import Plain
 
-Content = Mapping[str, Any]
+Content = Plain
 """A configuration as plain values: `config` where it is resolved, `content` with its
 interpolations."""
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ else:  # they load torch, which those who only read runs do without
     Outside = Annotated[str, As("relpos.model.position.base:Outside")]
     Precision = Annotated[str, As("relpos.model.precision:Precision")]
     RecipeKeys = Annotated[dict, As("relpos.train.optim:RecipeKeys")]
-Size = Annotated[dict[str, Any], Arguments("relpos.model.encoder:Encoder")]
+Size = Annotated[Plain, Arguments("relpos.model.encoder:Encoder")]
 
 WATCHING = ("pytorch_lightning.callbacks.lr_monitor.LearningRateMonitor",)
 """Callbacks that do not change a result."""
@@ -103,7 +103,7 @@ class Change:
     reused: bool = False
 
     @property
-    def meaning(self) -> dict[str, Any]:
+    def meaning(self) -> Plain:
         """The keys that are read; empty where nothing is changed."""
         if self.tisa:
             return asdict(self)
@@ -130,7 +130,7 @@ class RunConfig:
     table: str | None = None
     row: str | None = None
     scheme: str | None = None
-    data: dict[str, Any] | None = None
+    data: Plain | None = None
     vocabulary: Width | None = None
     seed: Natural | None = None
     steps: Natural | None = None
@@ -154,8 +154,8 @@ class TrainingConfig(Phase, RunConfig):
 
     length: Length
     speed: Speed = Speed()
-    logger: dict[str, Any] = field(default_factory=dict)
-    callbacks: dict[str, Any] = field(default_factory=dict)
+    logger: Plain = field(default_factory=dict)
+    callbacks: Plain = field(default_factory=dict)
     trainer: Trainer = Trainer()
     change: Change = Change()
     first: First = First()
@@ -174,8 +174,8 @@ class TrainingConfig(Phase, RunConfig):
 
 class NetworkKeys(TypedDict):
     size: Size
-    position: dict[str, Any]
-    conv: dict[str, Any]
+    position: Plain
+    conv: Plain
     vocabulary: Width
     k: Natural
     outside: Outside
@@ -188,8 +188,8 @@ class CostKeys:
 
     seconds: NotNegative
     size: Size
-    position: dict[str, Any]
-    conv: dict[str, Any]
+    position: Plain
+    conv: Plain
     vocabulary: Width
     recipe: RecipeKeys
     speed: Speed
@@ -201,7 +201,7 @@ class CostKeys:
 
 class Data(TypedDict):
     stage: Literal["store"]
-    data: dict[str, Any]
+    data: Plain
     tokenizer: Pieces
     vocabulary: Width
 
@@ -209,7 +209,7 @@ class Data(TypedDict):
 class PlannedKeys(NetworkKeys):
     """Keys that the plan of a training reads, and the training not."""
 
-    data: dict[str, Any]
+    data: Plain
     tokenizer: Pieces
     network: str | None
     metric: str | None
@@ -226,5 +226,5 @@ class Intermediate(TypedDict):
 
 class FinetuneKeys(PlannedKeys):
     stage: Literal["finetune"]
-    pretrain: Annotated[dict[str, Any], Arguments("relpos.stages.pretrain:PretrainPhase")]
+    pretrain: Annotated[Plain, Arguments("relpos.stages.pretrain:PretrainPhase")]
     intermediate: Intermediate

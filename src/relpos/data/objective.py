@@ -6,9 +6,8 @@ generator, no state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from relpos.counter import counter_hash, uniform
 from relpos.data.tokenizer import OURS, Marks
 from relpos.errors import RelposError
 from relpos.ranges import Natural, Share
+from relpos.readers import Plain
 from relpos.trust import instantiate
 
 IGNORED = -100  # the label of what is not predicted
@@ -279,10 +279,10 @@ next_tokens, diffused = NextTokens(), Diffused()
 
 
 def trained_for(
-    size: Mapping[str, Any],
+    size: Plain,
     masking: Masking,
     steps: int,
-    objective: Mapping[str, Any] | None = None,
+    objective: Plain | None = None,
 ) -> Objective:
     """The objective of a pre-training: that of a node, or else the one that its recipe's `masking`
     names."""

@@ -60,8 +60,8 @@ class Job:
         job = cls(runs, retries)
         for run in runs:
             record = run.record
-            job.starts[run.identity] = len(record.get("starts", []))
-            if record.get("state") != "finished":
+            job.starts[run.identity] = len(record.starts)
+            if record.state != "finished":
                 job.operations[run.identity] = costs(run)["flops"]
         return job
 
@@ -149,7 +149,7 @@ class Standing:
     @property
     def starts(self) -> int:
         """The number of starts in all records."""
-        return sum(len(run.record.get("starts", [])) for run in self.job.runs)
+        return sum(len(run.record.starts) for run in self.job.runs)
 
     def those(self, state: str) -> list[Run]:
         """The runs in this state, as they were last read."""
@@ -169,7 +169,7 @@ class Standing:
         # A copy: settled runs are taken out.
         for run in list(self.unsettled.values()):
             record = run.record
-            state = self.states[run.identity] = str(record.get("state", "missing"))
+            state = self.states[run.identity] = record.state
             if is_over := state == "failed" and self.job.retries_of(run).are_used_up(record):
                 self.hopeless.add(run.identity)
             if is_over or state == "finished":

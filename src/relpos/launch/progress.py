@@ -20,7 +20,7 @@ from relpos.progress import SECONDS, console
 from relpos.runs.cost import Estimate, clock, hardware, left_of
 from relpos.runs.retries import failures
 from relpos.runs.run import Run
-from relpos.runs.shelf import LOG, final, newest, scores
+from relpos.runs.shelf import LOG, final, newest
 
 MOST_FAILED = 20
 """The most failed runs that are named, so that they fit on a screen."""
@@ -100,7 +100,7 @@ class Picture:
                     loss = f"{line[key]:.4g}"
             if (seconds := left_of(run, line)) is not None:
                 left = clock(seconds)
-            start = (run.record.get("starts") or [{}])[-1]
+            start = (run.record.starts or [{}])[-1]
             place = f"{start.get('host', '')}:{start.get('pid', '')}"
             table.add_row(f"{run.stage} {run.name}", step, rate, loss, left, place)
         return table
@@ -154,13 +154,13 @@ def displayed(standing: Standing, name: str) -> Iterator[Callable[[], list[Run]]
 def ending(run: Run) -> str:
     """One line about a settled run."""
     record = run.record
-    if "state" not in record:
+    if not record:
         return f"{run.stage} {run.name}: its folder {run.path} is gone"
-    if record["state"] == "failed":
-        return f"{run.stage} {run.name} failed: {record['error']}"
+    if record.state == "failed":
+        return f"{run.stage} {run.name} failed: {record.error}"
     numbers, before = final(record), ""
-    shown = [name for name in (*scores(record), "perplexity") if name in numbers]
+    shown = [name for name in (*record.columns, "perplexity") if name in numbers]
     figures = ", ".join(f"{name} {numbers[name]:.4g}" for name in shown)
     if tries := failures(record):
         before = f", after {tries} that failed: see {run.path / LOG}"
-    return f"{run.stage} {run.name}  {figures}  ({record.get('seconds', 0):.0f} s){before}"
+    return f"{run.stage} {run.name}  {figures}  ({record.seconds:.0f} s){before}"

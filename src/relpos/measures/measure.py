@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
+from typing import TYPE_CHECKING, ClassVar, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +27,13 @@ from relpos.errors import RelposError, nearest
 from relpos.files import replacing
 from relpos.measures import kinds
 from relpos.ranges import Count
+from relpos.readers import Plain
 
 if TYPE_CHECKING:
     from relpos.data.examples import ExampleSet
     from relpos.measures.sample import Sample
 
-Results = dict[str, Any]
+Results = Plain
 Floats = npt.NDArray[np.float64]
 NATS = "nats"
 """The metric of a column that is not a score: it is shown with more decimals, and has no best."""
@@ -44,7 +45,7 @@ class Dials(TypedDict):
 
     examples: Count
     form: Literal["within_word", "plain"]
-    pairs: dict[str, Any]
+    pairs: Plain
 
 
 class NothingToMeasure(RelposError):

@@ -19,14 +19,12 @@ from numpy.typing import NDArray
 
 from relpos.errors import RelposError, one_line, say
 from relpos.measures.measure import NATS, Figure, Measure, Results, chosen
-from relpos.readers import check_recorded, fitted, read_text
-from relpos.runs.run import OfStage
+from relpos.readers import Plain, check_recorded, fitted, read_text
+from relpos.runs.run import OfStage, Record
 from relpos.runs.shelf import END, common, final, finished, is_current, most_shared, protocol
 from relpos.stages.measure import kept
 from relpos.train.metrics import applied
 
-Plain = dict[str, Any]
-"""Values as JSON has them: a record, or the meaning of a run."""
 PartRates = float | tuple[float, ...]
 """The factor of a learning rate, or those of the parts of a merge."""
 Rates = tuple[PartRates, float | None]
@@ -155,21 +153,21 @@ def read(measured: Collection[str] = ("shuffle",)) -> list[Value]:
     tunings = dict(_whole("finetune"))
     records = {folder.name: record for folder, record in tunings.items()}
     for folder, record in tunings.items():
-        chain, start = [record], Path(record["inputs"]["start"])
+        chain, start = [record], Path(record.inputs["start"])
         while start.name in records and len(chain) < LONGEST:
             chain.append(records[start.name])
-            start = Path(chain[-1]["inputs"]["start"])
+            start = Path(chain[-1].inputs["start"])
         is_made_today = all(map(is_current, chain))
         values += tuning_values(folder, chain, sources.get(start.name), is_made_today)
     return values
 
 
 def pretraining_values(
-    folder: Path, record: Plain, measured: Collection[str] = ()
+    folder: Path, record: Record, measured: Collection[str] = ()
 ) -> Iterator[Value]:
     """The numbers of one pre-training: those of its record, and the kept results of measures of its
     networks."""
-    meaning, inputs = record["meaning"], record["inputs"]
+    meaning, inputs = record.meaning, record.inputs
     shared = common(meaning)
     # A network that was trained further is compared with others that began with the same.
     if "start" in inputs:
@@ -224,7 +222,7 @@ def figure_values(base: Value, measures: Iterable[Measure], results: Results) ->
 
 
 def tuning_values(
-    folder: Path, chain: Sequence[Plain], source: Value | None, is_made_today: bool = True
+    folder: Path, chain: Sequence[Record], source: Value | None, is_made_today: bool = True
 ) -> Iterator[Value]:
     """The numbers of one fine-tuning.
 
@@ -234,8 +232,8 @@ def tuning_values(
         source: any value of the pre-training; None if that is not in this folder of runs.
         is_made_today: whether today's code would make these fine-tunings.
     """
-    record, start = chain[0], Path(chain[-1]["inputs"]["start"])
-    meaning, scores = record["meaning"], fitted(record["metrics"], DevScores)
+    record, start = chain[0], Path(chain[-1].inputs["start"])
+    meaning, scores = record.meaning, fitted(record.metrics, DevScores)
     base = Value(
         folder, "finetune", "", 0.0, str(start), seed=meaning["seed"], is_current=is_made_today
     )
@@ -250,7 +248,7 @@ def tuning_values(
         if len(chain) == 1 and start.parent.name not in NEEDED:
             change = json.dumps(meaning.get("change") or {}, sort_keys=True)
             base = replace(base, scale=json.dumps({"checkpoint": str(start)}), scheme=change)
-    way = protocol(*(tuning["meaning"] for tuning in chain), without=without)
+    way = protocol(*(tuning.meaning for tuning in chain), without=without)
     for value in _record_values(base, final(record)):
         if (column := value.column) in scores.columns:
             path = folder / "dev" / f"{column}.tsv"
@@ -270,7 +268,7 @@ def _record_values(base: Value, numbers: Mapping[str, float]) -> Iterator[Value]
         yield replace(base, column=name, value=float(value), metric=NATS if name == LOSS else "")
 
 
-def _whole(stage: str) -> Iterator[tuple[Path, Plain]]:
+def _whole(stage: str) -> Iterator[tuple[Path, Record]]:
     """Folder and record of the finished runs of a stage whose records have what is needed."""
     for folder, record in finished(stage):
         if lacking := [

@@ -18,11 +18,10 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from relpos.errors import RelposError
 from relpos.process import GPUS
-from relpos.readers import read_json
+from relpos.readers import Plain, read_json
 from relpos.runs.run import Run, runs_root
 from relpos.runs.shelf import newest
 
@@ -45,7 +44,7 @@ def costs(run: Run) -> dict[str, float]:
     return {"flops": operations, "flops_per_token": operations / tokens if tokens else 0.0}
 
 
-def hardware() -> dict[str, Any]:
+def hardware() -> Plain:
     """Processor, cores, the widest vector instructions, on which the last digits of sums depend,
     and GPUs, if there are any."""
     about: dict[str, str] = {}
@@ -57,7 +56,7 @@ def hardware() -> dict[str, Any]:
             for key, _, value in (line.partition(":") for line in text.splitlines())
         }
     processor = about.get("model name") or platform.processor() or platform.machine()
-    result: dict[str, Any] = {"processor": processor, "cores": os.cpu_count()}
+    result: Plain = {"processor": processor, "cores": os.cpu_count()}
     flags = about.get("flags", "").split()
     result |= (
         {"instructions": next(name for name in WIDEST if name in flags)}
@@ -95,7 +94,7 @@ class Estimate:
     def measured(self) -> float | None:
         """What `relpos cost` measured on this hardware."""
         with suppress(RelposError, KeyError):
-            content = read_json(runs_root() / RATE, dict[str, Any])
+            content = read_json(runs_root() / RATE, Plain)
             return (
                 float(content["operations_per_second"])
                 if content["hardware"] == hardware()
@@ -103,7 +102,7 @@ class Estimate:
             )
         return None
 
-    def add(self, record: Mapping[str, Any]) -> None:
+    def add(self, record: Plain) -> None:
         """Takes the speed of a finished training, unless its seconds are not those of all its
         steps."""
         with suppress(KeyError, ValueError, TypeError, AttributeError):  # the record does not say
@@ -171,7 +170,7 @@ class Estimate:
         return f"about {clock((own + rest) / self.devices / max(1, min(self.workers, len(runs))))} left"
 
 
-def left_of(run: Run, line: Mapping[str, Any]) -> float | None:
+def left_of(run: Run, line: Plain) -> float | None:
     """Seconds that a run under way still takes at the speed of its newest log line; None if that
     has no speed."""
     steps, speed = run.config.steps, line.get("steps_per_second")
@@ -202,7 +201,7 @@ def duration(seconds: float) -> str:
     return f"{amount:,.0f} device-{unit}" if amount >= 10 else f"{amount:g} device-{unit}"
 
 
-def _devices(record: Mapping[str, Any]) -> int:
+def _devices(record: Plain) -> int:
     """GPUs or threads of the newest start."""
     start = record["starts"][-1]
     return int(

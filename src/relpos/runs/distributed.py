@@ -167,7 +167,7 @@ def launch(run: Run, wait: bool = True) -> None:
         why = f"its processes ended: {', '.join(how[rank] for rank in failed)}"
         _settle(run, run.state, "failed", error=why)
         # none where another process has taken up the run since
-        error = run.record.get("error") or why
+        error = run.record.error or why
         # The first process has recorded what it saw: that another one was lost. How, this process
         # knows.
         lost = [how[rank] for rank in failed if codes[rank] < 0]

@@ -95,7 +95,7 @@ def _is_to_start(run: Run, retries: Retries | None) -> bool:
     """
     record = run.record
     # this process has the lock, so the one that began is dead
-    if record.get("state") == "running" and record.get("starts"):
+    if record.state == "running" and record.starts:
         run.note_start(ended="died")
         if retries and retries.crashes(run.record, run.checkpoint) >= CRASHES:
             run.fail(
@@ -103,7 +103,7 @@ def _is_to_start(run: Run, retries: Retries | None) -> bool:
                 f"need more memory than there is"
             )
             return False
-    return record.get("state") != "finished" and not (retries and retries.are_used_up(record))
+    return record.state != "finished" and not (retries and retries.are_used_up(record))
 
 
 def _execute_with_others(run: Run, here: Place, wait: bool, retries: Retries | None) -> None:
@@ -184,20 +184,20 @@ def _execute_here(run: Run, log: bool = False) -> None:
     """Runs the stage and writes into the record how it ended."""
     started = time.perf_counter()
     with uninterrupted():
-        before = len(run.record.get("starts", []))
+        before = len(run.record.starts)
         try:
             _record_start(run)
         except RelposError as error:
             # the record may be there all the same, and only its place in the folder not yet on disk
             with suppress(RelposError):
-                if len(run.record.get("starts", [])) > before:
+                if len(run.record.starts) > before:
                     _record_failure(run, error)
             raise
         remove_left(run.path)
 
     # with those of the starts that were interrupted, since a run goes on from there
     def seconds() -> float:
-        return round(float(run.record.get("seconds", 0.0)) + time.perf_counter() - started, 2)
+        return round(run.record.seconds + time.perf_counter() - started, 2)
 
     with _printing_to(run.path / LOG) if log else nullcontext():
         try:

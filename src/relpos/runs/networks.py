@@ -28,7 +28,7 @@ from relpos.pretrained.files import (
     weight_files,
 )
 from relpos.readers import read_yaml
-from relpos.runs.run import input_of, read_record, runs_root
+from relpos.runs.run import Record, input_of, read_record, runs_root
 from relpos.runs.shelf import END, SNAPSHOTS, snapshot, snapshots
 from relpos.runs.table_file import FILE, runs_by_row, table_folder
 from relpos.train.network import scheme_name
@@ -61,7 +61,7 @@ class Network:
     folder: Path
     weights: Path
     run: Path | None = None
-    record: dict[str, Any] = field(default_factory=dict, repr=False)
+    record: Record = field(default_factory=Record, repr=False)
     row: str | None = None
     store: Path | None = None
     packing: str = "pair"
@@ -121,7 +121,7 @@ class Network:
         """
         if self.is_pretraining:  # its weights may be elsewhere
             return
-        start = (self.record.get("inputs") or {}).get("start")
+        start = self.record.inputs.get("start")
         if start or "outputs" in read_model_config(self.folder):
             hint = f", {input_of(self.run, 'start')}" if self.run and start else ""
             named = self.run or self.folder
@@ -206,7 +206,7 @@ def labels(networks: Sequence[Network]) -> list[str]:
 def _scheme(network: Network) -> str:
     """Position and convolution, as the run's meaning has them; the name of a network whose training
     is not known."""
-    meaning = network.record.get("meaning") or {}
+    meaning = network.record.meaning
     if not (meaning.get("position") and meaning.get("conv")):
         return network.name
     return scheme_name(meaning) + f" at {network.share} %" * network.is_snapshot

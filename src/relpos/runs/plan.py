@@ -3,17 +3,15 @@ is executed; files are hashed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from omegaconf import DictConfig
 
 from relpos.config.compose import resolved, unresolved
+from relpos.readers import Plain
 from relpos.runs.run import Run, stage_class
 from relpos.runs.shelf import checked_metric
 
 
-def plan(cfg: DictConfig | Mapping[str, Any]) -> Run:
+def plan(cfg: DictConfig | Plain) -> Run:
     """The run that a checked configuration names.
 
     Raises:

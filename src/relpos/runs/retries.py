@@ -13,8 +13,8 @@ the same way.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import takewhile
-from typing import Any
+
+from relpos.runs.run import Record
 
 CRASHES = 3
 """After so many processes in a row that died without saving a step, the run has failed."""
@@ -33,12 +33,12 @@ class Retries:
     allowed: int = 0
     forgiven: int = 0
 
-    def are_used_up(self, record: dict[str, Any]) -> bool:
+    def are_used_up(self, record: Record) -> bool:
         """Whether the run has failed more often than allowed."""
-        ends = [start.get("ended") for start in record.get("starts", [])[self.forgiven :]]
+        ends = [start.get("ended") for start in record.starts[self.forgiven :]]
         return ends.count("failed") > self.allowed
 
-    def crashes(self, record: dict[str, Any], checkpoint: str | None) -> int:
+    def crashes(self, record: Record, checkpoint: str | None) -> int:
         """How many of the last tries died in a row without getting further.
 
         Args:
@@ -46,18 +46,14 @@ class Retries:
             checkpoint: the one that the next try would go on from. A try that began from another
                 one has made progress.
         """
-        last = reversed(record.get("starts", [])[self.forgiven :])
-        return sum(
-            1
-            for _ in takewhile(
-                lambda start: (
-                    start.get("ended") == "died" and start.get("checkpoint") == checkpoint
-                ),
-                last,
-            )
-        )
+        count = 0
+        for start in reversed(record.starts[self.forgiven :]):
+            if start.get("ended") != "died" or start.get("checkpoint") != checkpoint:
+                break
+            count += 1
+        return count
 
 
-def failures(record: dict[str, Any]) -> int:
+def failures(record: Record) -> int:
     """How often the run has failed, ever."""
-    return sum(start.get("ended") == "failed" for start in record.get("starts", []))
+    return sum(start.get("ended") == "failed" for start in record.starts)

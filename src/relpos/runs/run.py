@@ -23,7 +23,7 @@ from relpos.errors import RelposError, refuse_unknown
 from relpos.files import digest, write_json
 from relpos.places import runs_root  # which belongs to what a run is
 from relpos.ranges import parsed
-from relpos.readers import RECORD, fitted, read_json, read_yaml, sealed, unsealed
+from relpos.readers import RECORD, Plain, fitted, read_json, read_yaml, sealed, unsealed
 from relpos.train.checkpoint_files import by_age
 
 GIVEN = "given"
@@ -124,7 +124,7 @@ class Run(OfStage):
             STAGES[cls.stage] = cls
 
     @classmethod
-    def plan(cls, content: Mapping[str, Any]) -> Run:
+    def plan(cls, content: Plain) -> Run:
         """The run that a checked configuration, with its interpolations, names.
 
         Raises:
@@ -196,22 +196,22 @@ class Run(OfStage):
         return self.inputs["start"].beginning if self.is_tuning else self
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """The content of `record.json`; empty if the run was never started. What the user named is
         finished, and nobody reads its folder for a record."""
         if self.is_given:
-            return {"state": "finished"}
+            return Record(state="finished")
         return read_record(self.path)
 
     @property
     def state(self) -> str:
         """missing, running, interrupted, failed or finished, as the record says."""
-        return str(self.record.get("state", "missing"))
+        return self.record.state
 
     @property
     def metrics(self) -> dict[str, Any]:
         """The final metrics of a finished run."""
-        return dict(self.record.get("metrics", {}))
+        return self.record.metrics
 
     @property
     def checkpoint(self) -> str | None:
@@ -223,7 +223,7 @@ class Run(OfStage):
         """Adds a start to the record: time, process, host and the checkpoint that it goes on
         from."""
         start = self._start() | {"checkpoint": self.checkpoint}
-        self.update(state="running", starts=[*self.record.get("starts", []), start], **facts)
+        self.update(state="running", starts=[*self.record.starts, start], **facts)
 
     def note_start(self, **facts: Any) -> None:
         """Adds facts to the newest start, such as training's step, processes and CPU threads."""
@@ -239,8 +239,8 @@ class Run(OfStage):
         record = self.record
         # A start that was ended before must not be overwritten by the end of one that never was
         # noted.
-        starts = record.get("starts", [])
-        if record.get("state") != "running" or not starts:
+        starts = record.starts
+        if record.state != "running" or not starts:
             starts = [*starts, self._start()]
         self.update(state=state, starts=[*starts[:-1], starts[-1] | {"ended": state}], **facts)
 
@@ -254,10 +254,8 @@ class Run(OfStage):
 
     def update(self, **changes: Any) -> None:
         """Writes `changes` into the record, atomically, and seals it where the run is finished."""
-        record = self.record | changes
-        write_json(
-            self.path / RECORD, sealed(record) if record.get("state") == "finished" else record
-        )
+        record = Record(self.record | changes)
+        write_json(self.path / RECORD, sealed(record) if record.state == "finished" else record)
 
 
 @lru_cache(maxsize=8)
@@ -404,7 +402,51 @@ def placed(folder: Path, place: str) -> Path:
     return beside if beside.exists() else runs_root() / place
 
 
-def read_record(folder: Path) -> dict[str, Any]:
+class Record(Plain):
+    """What the `record.json` of a run says; empty where the run was never started. Its readers ask
+    by these names, so that a key which a record lacks has one answer."""
+
+    @property
+    def state(self) -> str:
+        """missing, running, interrupted, failed or finished."""
+        return str(self.get("state", "missing"))
+
+    @property
+    def meaning(self) -> Plain:
+        return self.get("meaning") or {}
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """Name of an input → its place, see `within_runs`."""
+        return fitted(self.get("inputs") or {}, dict[str, str])
+
+    @property
+    def starts(self) -> list[Plain]:
+        """What is known of each start, the newest one last."""
+        return self.get("starts") or []
+
+    @property
+    def metrics(self) -> Plain:
+        """The final metrics."""
+        return self.get("metrics") or {}
+
+    @property
+    def columns(self) -> dict[str, float]:
+        """Column → score, of a fine-tuning."""
+        return self.metrics.get("columns", {})
+
+    @property
+    def error(self) -> str | None:
+        """Why the newest start failed, where it did."""
+        return self.get("error")
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has worked."""
+        return float(self.get("seconds", 0.0))
+
+
+def read_record(folder: Path) -> Record:
     """The `record.json` of a run's folder; empty where there is none.
 
     Raises:
@@ -412,7 +454,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     """
     path = folder / RECORD
     try:
-        record: dict[str, Any] = unsealed(read_json(path, dict, {}), str(path))
+        record = Record(unsealed(read_json(path, dict, {}), str(path)))
         for key, shape in SHAPES.items():
             fitted({key: record[key]} if key in record else {}, dict[str, shape])  # type: ignore[valid-type]
         if impossible := next(_impossible(record), None):
@@ -427,13 +469,13 @@ def read_record(folder: Path) -> dict[str, Any]:
     return record
 
 
-def _impossible(record: Mapping[str, Any]) -> Iterator[str]:
+def _impossible(record: Record) -> Iterator[str]:
     """Final metrics outside of what they can be, as `perplexity 0.5`; a metric from outside the
     package may be anything."""
-    metrics, task = record.get("metrics") or {}, record.get("meaning", {}).get("task")
+    metrics, task = record.metrics, record.meaning.get("task")
     bounds: dict[str, tuple[float, float]] = dict(POSSIBLE)
     if isinstance(task, dict) and str(task.get("metric")).startswith("relpos."):
-        scores = fitted(metrics.get("columns", {}), dict[str, float])
+        scores = fitted(record.columns, dict[str, float])
         metrics, bounds = metrics | scores, bounds | dict.fromkeys(scores, SCORES)
     for name, (least, most) in bounds.items():
         value = metrics.get(name)

@@ -10,12 +10,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from relpos.errors import RelposError, refuse_unknown, say
 from relpos.progress import tracked
-from relpos.readers import check_recorded, fitted, json_lines, read_bytes
-from relpos.runs.run import identity_of, placed, read_record, runs_root, stage_class
+from relpos.readers import Plain, check_recorded, fitted, json_lines, read_bytes
+from relpos.runs.run import Record, identity_of, placed, read_record, runs_root, stage_class
 
 What = TypeVar("What", bound=Hashable)
 Group = TypeVar("Group", bound=Hashable)
@@ -46,7 +46,7 @@ def run_folders(stage: str, root: Path | None = None) -> list[Path]:
     return sorted(path.parent for path in (root or runs_root()).glob(f"{stage}/*/record.json"))
 
 
-def finished(stage: str, root: Path | None = None) -> Iterator[tuple[Path, dict[str, Any]]]:
+def finished(stage: str, root: Path | None = None) -> Iterator[tuple[Path, Record]]:
     """Folder and record of each finished run of a stage, sorted by name.
 
     A damaged record is named on stderr and left out: it is no reason to stop for those who read
@@ -62,7 +62,7 @@ def finished(stage: str, root: Path | None = None) -> Iterator[tuple[Path, dict[
             say(f"relpos: {error}")
             continue
         # Others may become anything yet, and a figure made of them would change by itself.
-        if record.get("state") == "finished":
+        if record.state == "finished":
             yield folder, record
 
 
@@ -92,8 +92,8 @@ def run_of(path: Path) -> Path:
 
 def inputs_of(folder: Path) -> dict[str, Path]:
     """Name of an input of a run → the folder of the run that made it, where there is one."""
-    places = fitted(read_record(folder).get("inputs") or {}, dict[str, str])
-    folders = {name: run_of(placed(folder, place)) for name, place in places.items()}
+    places = read_record(folder).inputs.items()
+    folders = {name: run_of(placed(folder, place)) for name, place in places}
     return {name: needed for name, needed in folders.items() if needed.exists()}
 
 
@@ -114,7 +114,7 @@ def made_from(
     return None
 
 
-def is_current(record: Mapping[str, Any]) -> bool:
+def is_current(record: Plain) -> bool:
     """Whether today's code gives a run of this meaning and these inputs the identity in its
     record."""
     try:
@@ -126,15 +126,15 @@ def is_current(record: Mapping[str, Any]) -> bool:
         return False
 
 
-def input_identities(record: Mapping[str, Any]) -> dict[str, str]:
+def input_identities(record: Plain) -> dict[str, str]:
     """Name of an input → its identity, of the run of a record; RelposError where the record is
     damaged."""
-    inputs: dict[str, str] = fitted(record.get("inputs"), dict[str, str])
+    inputs = fitted(record["inputs"], dict[str, str])
     # From the folders' names: the records of stores may be elsewhere.
     return {name: Path(folder).name.rpartition("-")[2] for name, folder in inputs.items()}
 
 
-def logged(run: Path) -> list[dict[str, Any]]:
+def logged(run: Path) -> list[Plain]:
     """What a run has logged, a dictionary for each line, in the order of its steps; empty where it
     has logged nothing.
 
@@ -155,7 +155,7 @@ def logged(run: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def newest(run: Path, key: str = "step") -> dict[str, Any]:
+def newest(run: Path, key: str = "step") -> Plain:
     """The last of the lines with this key that a run has logged; empty where there is none. Only
     the end of the file is read."""
     try:
@@ -177,20 +177,15 @@ def last_lines(path: Path) -> list[str]:
     return [line.rstrip() for line in text.splitlines() if line.strip()][-5:]
 
 
-def figures(metrics: Mapping[str, Any]) -> dict[str, float]:
+def figures(metrics: Plain) -> dict[str, float]:
     """The numbers among the final metrics of a run, and its columns, by their names."""
     values = {**metrics, **metrics.get("columns", {})}
     return {name: value for name, value in values.items() if isinstance(value, int | float)}
 
 
-def final(record: Mapping[str, Any]) -> dict[str, float]:
+def final(record: Record) -> dict[str, float]:
     """The numbers in the record of a run, and its columns; empty while it is not finished."""
-    return figures(record.get("metrics") or {})
-
-
-def scores(record: Mapping[str, Any]) -> dict[str, float]:
-    """Column → score in the record of a fine-tuning; empty for other runs."""
-    return dict((record.get("metrics") or {}).get("columns", {}))
+    return figures(record.metrics)
 
 
 def figure(run: Path, metric: str) -> float:
@@ -216,7 +211,7 @@ def checked_metric(metric: str, known: Collection[str]) -> str:
     return name
 
 
-def protocol(*meanings: Mapping[str, Any], without: Collection[str] = ("seed",)) -> str:
+def protocol(*meanings: Plain, without: Collection[str] = ("seed",)) -> str:
     """Everything in the meanings of some runs except a few keys, as text: runs of one protocol
     differ in these keys alone.
 
@@ -231,7 +226,7 @@ def protocol(*meanings: Mapping[str, Any], without: Collection[str] = ("seed",))
     return json.dumps(kept, sort_keys=True)
 
 
-def leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+def leaves(path: str, value: object) -> Iterator[tuple[str, object]]:
     """Dotted key → value for all that is in a group of keys, however deep; a list is a value.
 
     >>> dict(leaves("recipe", {"lr": 0.1, "betas": {"first": 0.9}}))
@@ -244,7 +239,7 @@ def leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from leaves(f"{path}.{key}", part)
 
 
-def common(meaning: Mapping[str, Any]) -> dict[str, Any]:
+def common(meaning: Plain) -> Plain:
     """What the rows of one scale have in common in the meaning of a pre-training.
 
     It is everything but seed, scheme and convolution, and `position_lr` and `conv_lr`, which are

@@ -27,7 +27,7 @@ from relpos.model.attention import kernels_used
 from relpos.model.encoder import Encoder
 from relpos.model.precision import has_bf16
 from relpos.process import ASKED, set_threads
-from relpos.readers import read_yaml
+from relpos.readers import Plain, read_yaml
 from relpos.runs import trunk
 from relpos.runs.run import Figures, Run
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, figures, logged, made_from
@@ -300,10 +300,13 @@ def fp32_over_bf16(device: torch.device) -> float:
     return times[0] / times[1]
 
 
-def _starts_with(run: Run, what: str, processes: int) -> list[dict[str, Any]]:
+def _starts_with(run: Run, what: str, processes: int) -> list[Plain]:
     """The starts of a run with as many processes whose training began."""
-    starts = run.record.get("starts", [])
-    return [start for start in starts if what in start and start.get("processes", 1) == processes]
+    return [
+        start
+        for start in run.record.starts
+        if what in start and start.get("processes", 1) == processes
+    ]
 
 
 def microbatch_of(run: Run, encoder: Encoder, group: Group) -> int:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from relpos.errors import RelposError, say
 from relpos.files import write_text
-from relpos.runs.run import Run, read_record, runs_root
+from relpos.readers import Plain
+from relpos.runs.run import Record, Run, read_record, runs_root
 from relpos.runs.shelf import LOGGED, input_identities, is_current, logged
 from relpos.train.checkpoint_files import checkpoints, newest
 from relpos.train.optim import Recipe
@@ -59,8 +60,8 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
             continue
         if not record or not is_current(record):
             continue
-        step = Recipe.of(record["meaning"]["recipe"]).decay_start(record["meaning"]["steps"])
-        alike = (input_identities(record), _shared(record["meaning"])) == (
+        step = Recipe.of(record.meaning["recipe"]).decay_start(record.meaning["steps"])
+        alike = (input_identities(record), _shared(record.meaning)) == (
             inputs,
             _shared(run.meaning),
         )
@@ -83,15 +84,15 @@ def copy_log(trunk: Trunk, run: Run) -> None:
     write_text(run.path / LOGGED, "".join(f"{json.dumps(line)}\n" for line in lines))
 
 
-def _shared(meaning: dict[str, Any]) -> dict[str, Any]:
+def _shared(meaning: Plain) -> Plain:
     """What runs that share their first steps have in common."""
     recipe = {key: value for key, value in meaning["recipe"].items() if key != "decay"}
     return {key: value for key, value in meaning.items() if key != "steps"} | {"recipe": recipe}
 
 
-def _computed_with(record: dict[str, Any], threads: int, microbatch: int) -> bool:
+def _computed_with(record: Record, threads: int, microbatch: int) -> bool:
     # Starts that ended before any training have computed nothing.
-    begun = [start for start in record.get("starts", []) if "from_step" in start]
+    begun = [start for start in record.starts if "from_step" in start]
     wanted = {"threads": threads, "microbatch": microbatch, "processes": 1}
     return bool(begun) and all(
         start.get(key) == value for start in begun for key, value in wanted.items()

@@ -56,9 +56,9 @@ def _sources(nodes: Content) -> dict[str, str]:
     """Class of the user's own → the hash of its source file, which stands for the version that
     other classes have."""
     outside = {
-        node["_target_"]: find(node["_target_"], path.split(".")[0], f"{path}._target_")
-        for path, node in targets(nodes)
-        if not node["_target_"].startswith(("relpos.", "pytorch_lightning."))
+        name: find(name, path.split(".")[0], f"{path}._target_")
+        for path, name in targets(nodes)
+        if not name.startswith(("relpos.", "pytorch_lightning."))
     }
     return {name: sha256(Path(inspect.getfile(found))) for name, found in outside.items()}
 

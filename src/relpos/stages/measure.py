@@ -165,9 +165,9 @@ def _entry(place: Path, measure: str) -> KeptResults | None:
     try:
         if place.is_dir():
             record = read_record(place)
-            if not record or record["state"] != "finished":
+            if record.state != "finished":
                 return None
-            meaning = dict(record["meaning"])
+            meaning = dict(record.meaning)
             content = {"share": meaning.pop("share", END), "meaning": meaning}
             content["results"] = _read(place)
         else:

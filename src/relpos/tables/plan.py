@@ -14,7 +14,7 @@ from relpos.config.conf import key_of, shipped
 from relpos.errors import RelposError, refuse_unknown
 from relpos.measures.measure import measured_columns
 from relpos.pretrained.files import is_remote
-from relpos.results.values import Plain
+from relpos.readers import Plain
 from relpos.runs.plan import plan
 from relpos.runs.run import Run, closure
 from relpos.stages.finetune import FinetuneStage

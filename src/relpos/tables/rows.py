@@ -48,7 +48,7 @@ from relpos.results.values import (
 )
 from relpos.runs.networks import of_run
 from relpos.runs.run import Run, within_runs
-from relpos.runs.shelf import logged, scores
+from relpos.runs.shelf import logged
 from relpos.runs.table_file import RowRun
 from relpos.tables.measurements import Instrument, Measurement
 from relpos.tables.plan import PlannedRow, Tuning
@@ -89,10 +89,10 @@ def rows_of(
 def values_of(planned: PlannedRow) -> Iterator[Value]:
     """The numbers of a row's finished runs."""
     for run in planned.pretrainings:
-        if (record := run.record).get("state") == "finished":
+        if (record := run.record).state == "finished":
             yield from pretraining_values(run.path, record)
     for tuning in planned.tunings:
-        if (record := tuning.run.record).get("state") == "finished":
+        if (record := tuning.run.record).state == "finished":
             # Its pre-training is the one of the plan, whatever folders the record names.
             for value in tuning_values(tuning.run.path, [record], None):
                 yield replace(value, pretrain_seed=tuning.pretrain_seed)
@@ -148,13 +148,13 @@ def _runs(row: PlannedRow) -> Iterator[RowRun]:
         yield RowRun(
             stage=tuning.run.stage,
             identity=tuning.run.identity,
-            state=record.get("state", "missing"),
+            state=record.state,
             path=within_runs(tuning.run.path),
             task=tuning.task or None,
             pretrain_seed=tuning.pretrain_seed,
             seed=tuning.seed,
-            columns=scores(record),
-            error=record.get("error"),
+            columns=record.columns,
+            error=record.error,
         )
 
 

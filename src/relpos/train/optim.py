@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from relpos.model.encoder import Layer
 from relpos.model.heads import ClassifierKind
 from relpos.model.position import Scheme
 from relpos.ranges import Batch, Count, NotNegative, Positive, Rate
+from relpos.readers import Plain
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Recipe:
     decay: NotNegative = 0.2
 
     @classmethod
-    def of(cls, recipe: Mapping[str, Any]) -> Recipe:
+    def of(cls, recipe: Plain) -> Recipe:
         """The recipe in a run's configuration or meaning, which may have further keys, such as
         `batch`."""
         return cls(

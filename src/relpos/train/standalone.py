@@ -63,8 +63,11 @@ def code(settings: Config) -> dict[str, str]:
         RelposError: there is no source of a class that the settings name, or it uses what cannot be
             taken along.
     """
-    nodes = ((kind, node) for kind in ("position", "conv") for _, node in targets(settings[kind]))
-    named = {str(node["_target_"]): find(node["_target_"], kind, kind) for kind, node in nodes}
+    named = {
+        name: find(name, kind, kind)
+        for kind in ("position", "conv")
+        for _, name in targets(settings[kind])
+    }
     for target, what in named.items():
         if "<locals>" in what.__qualname__:
             raise RelposError(

@@ -179,7 +179,7 @@ def reached(network: Network, whole: int) -> int:
     In two-stage training each stage counts with its number of examples. If the store of the text is
     gone: all rows up to `length`. Of a network whose training is not known: all.
     """
-    meaning = network.record.get("meaning") or {}
+    meaning = network.record.meaning
     if "length" not in meaning:
         return whole
     whole = int(min(meaning["length"], whole))
