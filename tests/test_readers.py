@@ -89,7 +89,7 @@ def test_no_reader_of_a_file_goes_around_the_readers() -> None:
     assert not found
 
 
-@pytest.mark.parametrize("read", [read_bytes, read_text, read_json, read_yaml, json_lines])
+@pytest.mark.parametrize("read", [read_bytes, read_text, read_yaml, json_lines])
 def test_a_pipe_a_device_and_a_folder_are_refused(read, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path, said in (

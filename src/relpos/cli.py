@@ -18,12 +18,16 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from relpos.config.conf import commands
 from relpos.errors import RelposError, printable, refuse_unknown, say
 from relpos.process import COMMAND, SAFE_PATH, interrupt, on_stops, without_keys
 from relpos.when_imported import import_quickly
+
+if TYPE_CHECKING:
+    from hydra.conf import HydraConf
+    from omegaconf import DictConfig
 
 UNREAD = 141
 """Exit status if stdout is closed before its end, as by `| head`: the one that a shell reports for
@@ -203,11 +207,10 @@ def _main(arguments: list[str]) -> int:
 def _run(command: str, arguments: list[str]) -> int:
     import hydra
     from hydra.core.hydra_config import HydraConfig
-    from omegaconf import OmegaConf
 
     from relpos.config.arguments import flags_and_overrides, rewritten
     from relpos.config.check import check, one_line
-    from relpos.config.compose import call, with_scheme
+    from relpos.config.compose import call, resolved, unresolved, with_scheme
     from relpos.config.conf import also_in, conf_dir
     from relpos.files import refuse_links
     from relpos.places import make_runs_root, runs_root
@@ -237,7 +240,7 @@ def _run(command: str, arguments: list[str]) -> int:
 
     main_process = os.getpid()
 
-    def task(cfg: Any) -> float | None:
+    def task(cfg: DictConfig) -> float | None:
         """What a sweeper minimises: the figure that `metric` names; infinity where there is none
         because of an error."""
         if os.getpid() != main_process:  # a sweep's launcher has started this one
@@ -249,11 +252,11 @@ def _run(command: str, arguments: list[str]) -> int:
                 *_typed(HydraConfig.get()),
                 *(f"hydra.searchpath=[file://{path}]" for path in own),
             ]
-            content: Any = OmegaConf.to_container(cfg, resolve=False)
+            content = unresolved(cfg)
             if any("hydra.searchpath=" in override for override in typed):
                 trust(*outside(name for _, name in targets(content)))
             with one_line(command, typed):
-                config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+                config = resolved(cfg)
             check(config, command, typed)
             with also_in(own):
                 paths.append(str(call(command, with_scheme(content, command, typed))))
@@ -292,14 +295,14 @@ def _run(command: str, arguments: list[str]) -> int:
     return 0
 
 
-def _typed(hydra_cfg: Any) -> list[str]:
+def _typed(hydra_cfg: HydraConf) -> list[str]:
     """The overrides as typed."""
     from omegaconf import OmegaConf
 
     return list(OmegaConf.to_container(hydra_cfg.overrides, resolve=False)["task"])  # type: ignore[call-overload, index]
 
 
-def _own_options(hydra_cfg: Any) -> list[str]:
+def _own_options(hydra_cfg: HydraConf) -> list[str]:
     """The folders of the user's own option files (`--config-dir`)."""
     return [
         source.path

@@ -7,9 +7,18 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relpos.files import replacing
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+
+    from relpos.readers import Plain
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A7A00", "#56B4E9", "#E69F00")
 """Colours of Okabe and Ito that can be read on white and on black, with olive in place of their
@@ -21,7 +30,7 @@ DASHES = ("-", "--", "-.", ":")
 
 def canvas(
     width: float, height: float, rows: int = 1, columns: int = 1, **options: Any
-) -> tuple[Any, Any]:
+) -> tuple[Figure, Any]:
     """A figure of width × height inches and its axes, an array (rows, columns)."""
     # Without pyplot, which would keep every figure in memory and choose a window system.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -43,7 +52,7 @@ def own_settings() -> None:
         matplotlib.rcdefaults()
 
 
-def panel(width: float = 7.2, height: float = 4.2) -> tuple[Any, Any]:
+def panel(width: float = 7.2, height: float = 4.2) -> tuple[Figure, Axes]:
     """A figure with one panel for lines."""
     figure, axes = canvas(width, height)
     axes[0, 0].grid(alpha=0.3)
@@ -51,8 +60,11 @@ def panel(width: float = 7.2, height: float = 4.2) -> tuple[Any, Any]:
 
 
 def by_layer(
-    offsets: Sequence[int], layers: Sequence[Any], titles: Sequence[str], title: str
-) -> tuple[Any, list[Any]]:
+    offsets: Sequence[int],
+    layers: Sequence[Any],
+    titles: Sequence[str],
+    title: str,
+) -> tuple[Figure, list[Axes]]:
     """A figure with a panel for each layer, and a line for each of its heads or channels over the
     offset; and its panels.
 
@@ -76,7 +88,7 @@ def by_layer(
 
 def grid(
     count: int, columns: int, width: float = 2.4, height: float = 2.0
-) -> tuple[Any, list[Any]]:
+) -> tuple[Figure, list[Any]]:
     """A figure and `count` small panels of width × height inches, in rows of `columns`."""
     columns = min(columns, count)
     rows = -(-count // columns)
@@ -88,7 +100,7 @@ def grid(
     return figure, list(axes.flat[:count])
 
 
-def look(number: int, width: float = 1.2) -> dict[str, Any]:
+def look(number: int, width: float = 1.2) -> Plain:
     """Colour, dashes and width of a line, by its number: after the last colour they begin again
     with other dashes."""
     dash = DASHES[number // len(COLOURS) % len(DASHES)]
@@ -96,19 +108,19 @@ def look(number: int, width: float = 1.2) -> dict[str, Any]:
 
 
 def band(
-    axes: Any, places: Iterable[float], intervals: Iterable[Sequence[float]], colour: str
+    axes: Axes, places: Iterable[float], intervals: Iterable[Sequence[float]], colour: str
 ) -> None:
     """Intervals (low, high) around a line of this colour."""
     low, high = zip(*intervals, strict=True)
     axes.fill_between(list(places), low, high, color=colour, alpha=0.15, linewidth=0)
 
 
-def legend(figure: Any, *handles: Any, **options: Any) -> None:
+def legend(figure: Figure, *handles: Any, **options: Any) -> None:
     """The names of the lines, to the right of the panels."""
     figure.legend(*handles, loc="outside right upper", fontsize=8, frameon=False, **options)
 
 
-def name_ends(axes: Any, ends: Iterable[tuple[str, float, float, str]]) -> None:
+def name_ends(axes: Axes, ends: Iterable[tuple[str, float, float, str]]) -> None:
     """Names at the right ends of lines, from top to bottom, as near to them as a line of text each
     beside the panel allows.
 
@@ -127,13 +139,13 @@ def name_ends(axes: Any, ends: Iterable[tuple[str, float, float, str]]) -> None:
         places[at] = below = max(places[at], below + line)
     for (name, x, y, colour), place in zip(ends, places, strict=True):
         to_line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "alpha": 0.6}
-        looks = {"fontsize": 8, "va": "center", "color": colour, "annotation_clip": False}
+        looks: Plain = {"fontsize": 8, "va": "center", "color": colour, "annotation_clip": False}
         axes.annotate(
             name, (x, y), (1.03, place), textcoords=axes.transAxes, arrowprops=to_line, **looks
         )
 
 
-def logarithmic(axes: Any, places: Iterable[float], base: float = 10) -> None:
+def logarithmic(axes: Axes, places: Iterable[float], base: float = 10) -> None:
     """A horizontal axis on a logarithmic scale, with ticks at these places alone."""
     places = sorted(set(places))
     axes.set_xscale("log", base=base)
@@ -146,7 +158,9 @@ def whole_numbers(axes: Any) -> None:
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 
-def matrix(axes: Any, values: Any, centred: bool = True, covered: float = 0.995) -> Any:
+def matrix(
+    axes: Axes, values: npt.NDArray[np.floating], centred: bool = True, covered: float = 0.995
+) -> AxesImage:
     """A matrix as a picture: red above zero and blue below, or from dark to light.
 
     Args:
@@ -169,7 +183,7 @@ def matrix(axes: Any, values: Any, centred: bool = True, covered: float = 0.995)
 def save(figure: Any, path: Path, dpi: int = 130) -> None:
     """Writes a figure, in the format that the suffix of the path names; the same figure gives the
     same file."""
-    metadata: dict[str, Any] = {}
+    metadata: Plain = {}
     if path.suffix == ".pdf":  # whose time would give the same figure other bytes
         metadata = {"CreationDate": None}
     import matplotlib

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
@@ -19,6 +19,10 @@ from relpos.model.encoder import Encoder
 from relpos.model.position import Scheme
 from relpos.model.position.base import HIDDEN
 from relpos.model.shape import Heads
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
 
 SEQUENCES = 16  # of random tokens, over which what depends on tokens is averaged
 TERMS = "T of one sequence of random tokens"
@@ -191,7 +195,7 @@ def _summarised(scores: Float[Tensor, "batch heads n n"], call: Call, source: st
     return Pattern(source, scores[0], mean, low, high)
 
 
-def _panels(above: Any, below: Any, drawn: Pattern, head: int) -> object:
+def _panels(above: Axes, below: Axes, drawn: Pattern, head: int) -> AxesImage:
     """Draws the matrix of a head, which is returned, and below it the curve."""
     matrix, mean, low, high = (
         part[head].numpy() for part in (drawn.matrix, drawn.mean, drawn.low, drawn.high)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Literal, Unpack
 from urllib.parse import quote
 
 import torch
@@ -29,7 +29,7 @@ from relpos.model.heads import MaskedLM
 from relpos.places import expanded
 from relpos.process import set_threads
 from relpos.ranges import Count, Names, Threads
-from relpos.readers import read_yaml
+from relpos.readers import Plain, read_yaml
 from relpos.results.plateau import NONE
 from relpos.results.scale import pretraining_scale
 from relpos.results.values import Value, read
@@ -223,7 +223,7 @@ def scheme_of(run: Value) -> tuple[str, str]:
 
 
 def analyze(
-    kind: dict[str, Any],
+    kind: Plain,
     network: Names | None,
     text: str | None,
     threads: Threads | None,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from resource import RUSAGE_SELF, getrusage
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 
@@ -23,6 +23,7 @@ from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast
 from relpos.process import set_threads
 from relpos.ranges import Arguments, parsed
+from relpos.readers import Plain
 from relpos.runs.cost import RATE, hardware
 from relpos.runs.run import runs_root
 from relpos.stages.operations import forward
@@ -39,7 +40,7 @@ def cost(content: Annotated[Content, Arguments(CostKeys, NetworkKeys)]) -> str:
     parameters, stored = _counted(config)
     per_token = 3 * forward(config.size, config.length, config.vocabulary, _masked(config))
     step = per_token * config.batch * config.length
-    result: dict[str, Any] = {
+    result: Plain = {
         "parameters": parameters,
         "operations": step * config.steps,
         "operations_per_token": per_token,
@@ -81,7 +82,7 @@ def _masked(config: CostKeys) -> float:
     return trained_for(config.size, config.recipe.masking, config.steps).expected
 
 
-def _measured(config: CostKeys) -> dict[str, Any]:
+def _measured(config: CostKeys) -> Plain:
     """Times passes for about `seconds` (at least two) and two updates; the first of each does not
     count.
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from relpos.errors import RelposError
 from relpos.measures.measure import measured_columns
-from relpos.readers import read_text
+from relpos.readers import Plain, read_text
 from relpos.runs.run import runs_root
 from relpos.tables.render.text import markdown
 from relpos.tables.render.view import view_of
@@ -49,7 +49,7 @@ def build(table: Table, project: str, entity: str) -> Any:
         ) from error
     view = view_of(table)
     # A key of the runs' configurations.
-    by_row: dict[str, Any] = {
+    by_row: Plain = {
         "groupby": panels.Config("row"),
         "groupby_aggfunc": "mean",
         "groupby_rangefunc": "stderr",
@@ -60,7 +60,7 @@ def build(table: Table, project: str, entity: str) -> Any:
         name for row in table.rows for name in row.columns
     } - measured_columns().keys()
     bars = [column for column in view.columns if column.better and column.name in logged]
-    sections: dict[str, list[Any]] = {
+    sections: Plain = {
         "Curves by row": [
             panels.LinePlot(title=name, x="trainer/global_step", y=[metric], **by_row)
             for name, metric in curves.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import csv
 import json
-from typing import Any, Unpack
+from typing import Unpack
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -15,6 +15,7 @@ from relpos.config.conf import shipped
 from relpos.config.schema import NetworkKeys
 from relpos.errors import RelposError, nearest
 from relpos.progress import plain_console
+from relpos.readers import Plain
 from relpos.runs.networks import resolve
 from relpos.train.network import counted, counted_without_memory, without_memory
 from relpos.train.network import network as build_network
@@ -42,7 +43,7 @@ def papers() -> list[str]:
     )
 
 
-def lines(paper: str) -> list[dict[str, Any]]:
+def lines(paper: str) -> list[Plain]:
     """The rows of a paper's table of parameters.
 
     `ours` and `printed` are numbers of parameters, of the whole model or of the position scheme

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from relpos.errors import RelposError, printable, say
 from relpos.places import expanded
 from relpos.ranges import Count, Names, Natural, Seeds
+from relpos.readers import Plain
 
 if TYPE_CHECKING:
     from relpos.launch.engine import Engine
@@ -32,7 +33,7 @@ def reproduce(
     table: str,
     rows: Names | None,
     overrides: Sequence[str],
-    engine: dict[str, Any],
+    engine: Plain,
     stages: Names | None,
     seeds: Seeds | None,
     pretrain_seeds: Seeds | None,

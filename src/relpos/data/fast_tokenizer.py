@@ -27,6 +27,7 @@ from relpos.files import write_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Fast
+    from tokenizers import normalizers
 
 UNKNOWN = "[UNK]"
 UNIGRAM, BPE = 1, 2
@@ -80,7 +81,9 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
             )
         )  # fmt: skip
     fast.normalizer = _normalizer(model.normalizer_spec, suffix)
-    splits: list[Any] = [pre_tokenizers.Metaspace(SPACE, "never", split=False)]
+    splits: list[pre_tokenizers.PreTokenizer] = [
+        pre_tokenizers.Metaspace(SPACE, "never", split=False)
+    ]
     prefix = model.normalizer_spec.add_dummy_prefix and not suffix
     # not `always`: behind a special token a text begins a word only where a space stands, as in
     # `encode_marked`
@@ -102,7 +105,7 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
     if SPACE in names and not any(SPACE in name[inside] for name in names):
         splits.append(pre_tokenizers.Split(SPACE, behaviour))
     fast.pre_tokenizer = pre_tokenizers.Sequence(splits)
-    steps: list[Any] = [
+    steps: list[decoders.Decoder] = [
         decoders.Replace(SPACE, " "),
         decoders.Fuse(),
         decoders.Strip(" ", int(prefix), 0),
@@ -148,12 +151,12 @@ def _refuse_inexpressible(tokenizer: Tokenizer, symbols: list[str], controls: li
         )
 
 
-def _normalizer(spec: Any, suffix: bool) -> Any:
+def _normalizer(spec: Any, suffix: bool) -> normalizers.Normalizer:
     """What SentencePiece does to a text before it cuts it into pieces, but for the space at the
     beginning."""
     from tokenizers import Regex, normalizers
 
-    rules: list[Any] = []
+    rules: list[normalizers.Normalizer] = []
     if spec.precompiled_charsmap:
         # The library looks up a letter together with its marks and may lose them, where
         # SentencePiece finds those that belong

@@ -12,9 +12,8 @@ import gzip
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from relpos.errors import RelposError, one_line
 from relpos.readers import check_regular, decoded
@@ -56,9 +55,10 @@ def blocks(path: Path) -> Iterator[str]:
         raise RelposError(f"{path}, near line {line}: {one_line(error)}") from error
 
 
-def decompressed(path: Path) -> Any:
+def decompressed(path: Path) -> IO[bytes]:
     """The open file, of which plain bytes are read."""
-    return _OPEN.get(path.suffix, partial(Path.open, mode="rb"))(path)
+    opening = _OPEN.get(path.suffix)
+    return opening(path) if opening else path.open("rb")
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -112,8 +112,8 @@ def _zstandard(path: Path) -> IO[bytes]:
     return pyarrow.input_stream(path, compression="zstd")
 
 
-_OPEN: dict[str, Callable[[Path], Any]] = {
-    ".gz": gzip.open,
+_OPEN: dict[str, Callable[[Path], IO[bytes]]] = {
+    ".gz": gzip.open,  # type: ignore[dict-item]
     ".xz": lzma.open,
     ".zst": _zstandard,
 }

@@ -11,11 +11,10 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from relpos.errors import RelposError
 from relpos.files import write_text
-from relpos.readers import read_json
+from relpos.readers import Plain, read_json
 from relpos.runs.cost import costs
 from relpos.runs.lock import seen
 from relpos.runs.retries import Retries
@@ -73,7 +72,7 @@ class Job:
         """Writes the job as JSON, and the settings of loggers into `LOGGERS`, which child processes
         inherit, so that no key is on disk."""
         of_job = {run.identity for run in self.runs}
-        loggers: list[Any] = []
+        loggers: list[Plain] = []
         flat = []
         for run in closure(self.runs):
             content = asdict(replace(run, inputs={}))

@@ -15,7 +15,6 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from relpos.errors import RelposError, plural, say
 from relpos.files import write_text
@@ -23,6 +22,7 @@ from relpos.launch.engine import SCRIPT, Engine
 from relpos.launch.jobs import JOB, Standing
 from relpos.process import SAFE_PATH, thread_variables
 from relpos.ranges import Count, Natural, Threads
+from relpos.readers import Plain
 from relpos.runs.distributed import shape
 from relpos.runs.run import Run
 
@@ -59,7 +59,7 @@ class Slurm(Engine):
     array: Count = 8
     signal: Count = 120
     setup: list[str] | None = None
-    more: dict[str, Any] | None = None
+    more: Plain | None = None
 
     def __post_init__(self) -> None:
         # a task with the signal at its begin would go back into the queue for ever

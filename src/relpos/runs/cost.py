@@ -150,8 +150,8 @@ class Estimate:
         identities = {run.identity for run in at_work}
         own, others = 0.0, []
         for run in runs:
-            record: dict[str, Any] = {}
-            line: dict[str, Any] = {}
+            record: Plain = {}
+            line: Plain = {}
             if run.identity in identities:
                 record, line = run.record, newest(run.path)
             if (seconds := left_of(run, line)) is None or "hardware" not in record:

@@ -195,10 +195,10 @@ class FinetuneStage(TrainingStage):
         trainer = fit(self, parts, config.evaluations if config.callbacks else 0)
         module.model.to(trainer.strategy.root_device)  # the trainer has moved it to the CPU
         predictions = self.path / "predictions"
-        result = columns(module.model, module.task, data.splits, config.precision, predictions)
+        scores = columns(module.model, module.task, data.splits, config.precision, predictions)
+        result: Figures = {**scores, "steps": trainer.global_step}
         for logger in trainer.loggers:
-            logger.log_metrics(result["columns"], step=trainer.global_step)
-        result["steps"] = trainer.global_step
+            logger.log_metrics(scores["columns"], step=trainer.global_step)
         keep(self, parts, trainer, result)
         return {**result, "training_rows": len(data.splits["train"])}
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 
 from relpos.config.arguments import spelled
 from relpos.config.conf import key_of, options, shipped
@@ -17,7 +17,7 @@ from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.measures.measure import measures
 from relpos.places import expanded
 from relpos.ranges import Length, Natural, Seeds, Threads, between, check, checked, rules
-from relpos.readers import read_text, read_yaml
+from relpos.readers import Plain, read_text, read_yaml
 from relpos.results.values import GLUE
 from relpos.runs.table_file import table_folder
 from relpos.trust import refuse_names
@@ -166,7 +166,7 @@ def load(table: str, changes: Mapping[str, object] | None = None) -> Experiment:
         raise RelposError(f"{path}: {error}") from error
 
 
-def _experiment(path: Path, content: dict[str, Any]) -> Experiment:
+def _experiment(path: Path, content: Plain) -> Experiment:
     """The content of a file, checked and converted."""
     for key in content:
         refuse_unknown("unknown key", key, list(rules(Experiment))[1:])

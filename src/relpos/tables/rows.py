@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from relpos.measures.measure import NATS, Figure, Results, measured_columns
 from relpos.measures.measured import measured
 from relpos.measures.sample import Sample
 from relpos.process import without_keys
+from relpos.readers import Plain
 from relpos.results.plateau import NONE, Curve, order_found, order_known
 from relpos.results.scale import (
     MEAN,
@@ -117,7 +117,7 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
         for name in node["columns"]:
             scored = select(values, stage="finetune", column=name)
             columns[name] = column(scored, states, several, node["metric"].rpartition(".")[2])
-    plain: dict[str, Any] = {}
+    plain: Plain = {}
     for name, kind in ({"position_parameters": int} | {of.name: of.kind for of in PLAIN}).items():
         if recorded := select(values, stage="pretrain", column=name):
             plain[name] = kind(np.mean([value.value for value in recorded]))

@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from relpos.errors import refuse_unknown
 from relpos.files import write_json
 from relpos.measures.measure import NATS
+from relpos.readers import Plain
 from relpos.results.plateau import Onset
 from relpos.results.scale import MEAN, Scale
 from relpos.results.statistics import Interval
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from relpos.tables.plan import PlannedRow
 
 Better = Literal["less", "more"]
-UNKNOWN: dict[str, Any] = {
+UNKNOWN: Plain = {
     "hardware": None,
     "gpus": [],
     "processor": "an unknown processor",

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytorch_lightning as pl
@@ -17,6 +18,7 @@ from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from relpos.errors import RelposError
 from relpos.files import check_place, replacing
 from relpos.process import STOPS, on_stops
+from relpos.readers import Plain
 from relpos.train.checkpoint_files import HALF, LAST, UNNAMED, checked_name, checkpoints
 from relpos.train.group import ALONE, Group
 
@@ -57,7 +59,7 @@ class WholeCheckpoints(TorchCheckpointIO):
     stem are used."""
 
     def save_checkpoint(
-        self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
+        self, checkpoint: Plain, path: str | Path, storage_options: object = None
     ) -> None:
         """Writes the checkpoint, then deletes the earlier ones.
 
@@ -115,7 +117,7 @@ class Checkpointing(pl.Callback):
         on_stops(self._ask)
         self.has_begun = True
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: object) -> None:
         """Writes a checkpoint where one is due or a process was asked to stop.
 
         Raises:
@@ -144,15 +146,11 @@ class Checkpointing(pl.Callback):
         if stop is not None:
             raise Interrupted(stop)
 
-    def on_save_checkpoint(
-        self, trainer: pl.Trainer, module: Any, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_save_checkpoint(self, trainer: pl.Trainer, module: Any, checkpoint: Plain) -> None:
         """Notes how many lines the run has logged."""
         checkpoint["logged"] = len(self._lines(trainer))
 
-    def on_load_checkpoint(
-        self, trainer: pl.Trainer, module: Any, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_load_checkpoint(self, trainer: pl.Trainer, module: Any, checkpoint: Plain) -> None:
         """Refuses to go on with a log that lacks some of them.
 
         Raises:
@@ -174,7 +172,7 @@ class Checkpointing(pl.Callback):
             return step % self.every == 0
         return step % STEPS == 0 and self.took <= SHARE * (time.monotonic() - self.written)
 
-    def _ask(self, number: int, frame: Any) -> None:
+    def _ask(self, number: int, frame: FrameType | None) -> None:
         # The step ends first. Who waits for a process that hangs, and is asked twice, goes without
         # a checkpoint.
         if self.asked and self.group.waits:
@@ -203,7 +201,7 @@ class Kept(pl.Callback):
     def __init__(self, folder: Path, step: int) -> None:
         self.folder, self.step = folder, step
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: object) -> None:
         """Writes it when the step is reached."""
         # There is no group to ask who writes: only a run of one process keeps a trunk.
         if trainer.global_step == self.step:
@@ -217,7 +215,9 @@ class Snapshots(pl.Callback):
     def __init__(self, folder: Path, percents: list[int]) -> None:
         self.folder, self.percents = folder, percents
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: pl.LightningModule, *_: object
+    ) -> None:
         """Saves the weights where one of the per cents, rounded to a step, is reached."""
         from relpos.train.weights import save_weights
 

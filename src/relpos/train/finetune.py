@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -180,25 +180,25 @@ def read_before(content: str, made: Splits) -> Splits:
     return _last.setdefault(content, made)
 
 
+class Scores(TypedDict):
+    """Of each column of a task: score × 100 and that of the constant answer, dev rows, the metrics
+    × 100 whose mean the score is, and what `relpos.train.metrics.by_class` gives."""
+
+    columns: dict[str, float]
+    majority: dict[str, float]
+    examples: dict[str, int]
+    parts: dict[str, dict[str, float]]
+    classes: dict[str, object]
+
+
 def columns(
     model: Classifier, task: Task, splits: Splits, precision: str, predictions: Path
-) -> dict[str, Any]:
+) -> Scores:
     """Scores the dev splits and writes predictions for the test splits that exist.
 
     The answers on the dev splits are written to a folder `dev` beside the predictions.
-
-    Returns:
-        `columns` and `majority`: column → score × 100; `examples`: column → dev rows; `parts`:
-        column → metrics × 100 whose mean the score is, by name; `classes`: column → what
-        `relpos.train.metrics.by_class` gives.
     """
-    result: dict[str, Any] = {
-        "columns": {},
-        "majority": {},
-        "examples": {},
-        "parts": {},
-        "classes": {},
-    }
+    result = Scores(columns={}, majority={}, examples={}, parts={}, classes={})
     for column, split in task.dev.items():
         rows = splits[split]
         assert rows.labels is not None

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from contextlib import chdir
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from relpos.errors import RelposError
+from relpos.readers import Plain
 from relpos.trust import bound, find
 
 Mode = Literal["auto", "online", "offline"]
@@ -33,7 +34,7 @@ LOGGERS = {
 """Logger → the package that it needs."""
 
 
-def refuse_logger(node: Mapping[str, Any]) -> None:
+def refuse_logger(node: Plain) -> None:
     """Refuses a logger of ours whose package is not installed, or whom WANDB_MODE tells what it
     does not understand; and one that cannot be called.
 
@@ -50,7 +51,7 @@ def refuse_logger(node: Mapping[str, Any]) -> None:
     bound(node, "logger", **arguments(node, {}, Path()))
 
 
-def arguments(node: Mapping[str, Any], run: dict[str, Any], folder: Path) -> dict[str, Any]:
+def arguments(node: Plain, run: Mapping[str, object], folder: Path) -> dict[str, object]:
     """What a logger is given beside the keys of its node: a function what the run is, a class the
     folder where it takes one."""
     found = find(node["_target_"], "logger", "logger._target_")
@@ -88,7 +89,7 @@ def set_up(mode: Where) -> None:
     import wandb
 
     home = os.path.expanduser(os.environ.get("WANDB_CONFIG_DIR") or "~/.config/wandb")
-    own: dict[str, Any] = {
+    own: Plain = {
         "root_dir": os.getcwd(),
         "settings_system": os.path.abspath(os.path.join(home, "settings")),
     }

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
@@ -21,7 +21,7 @@ from relpos.errors import RelposError, one_line, say
 from relpos.files import digest, naming, opened, write_text
 from relpos.process import command
 from relpos.progress import SECONDS, display
-from relpos.readers import read_bytes
+from relpos.readers import Plain, read_bytes
 from relpos.train.logger_settings import Mode, arguments, refuse_logger, set_up, wandb_mode
 from relpos.trust import instantiate
 
@@ -54,7 +54,7 @@ class JsonLines(Logger):
     name = "jsonl"
     version = 0
 
-    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+    def log_hyperparams(self, *args: object, **kwargs: object) -> None:
         """The configuration stands in the record."""
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
@@ -86,7 +86,7 @@ def _step(line: bytes) -> float:
         return math.inf
 
 
-def made(node: dict[str, Any], run: dict[str, Any], folder: Path) -> Logger:
+def made(node: Plain, run: RunFacts, folder: Path) -> Logger:
     """The logger that a configuration describes: a function, as those below, or a class of
     Lightning's.
 
@@ -104,18 +104,29 @@ def made(node: dict[str, Any], run: dict[str, Any], folder: Path) -> Logger:
     return logger
 
 
+class RunFacts(TypedDict):
+    """What a logger is told about a run, by the names of Weights & Biases."""
+
+    id: str
+    name: str
+    group: str
+    job_type: str
+    tags: list[str]
+    config: Plain
+
+
 def identified(
     identity: str,
     name: str,
     stage: str,
-    meaning: dict[str, Any],
+    meaning: Plain,
     *,
     scheme: str,
     table: str | None = None,
     row: str | None = None,
-) -> dict[str, Any]:
-    """What a logger is told about a run. The runs of a table share its group, and so do those of a
-    `-m` sweep; table, row, scheme and stage are tags, and keys to group by.
+) -> RunFacts:
+    """What a logger is told. The runs of a table share its group, and so do those of a `-m` sweep;
+    table, row, scheme and stage are tags, and keys to group by.
 
     A run that several tables share is logged under the table that made it.
     """
@@ -146,7 +157,7 @@ def _sweep() -> str | None:
 
 
 def wandb_logger(
-    project: str, entity: str | None, mode: Mode, *, run: dict[str, Any], folder: Path
+    project: str, entity: str | None, mode: Mode, *, run: RunFacts, folder: Path
 ) -> Logger:
     """Weights & Biases under our own run identity: group = table, job_type = stage.
 
@@ -166,7 +177,7 @@ def wandb_logger(
     folder.mkdir(parents=True, exist_ok=True)
     while _open:
         _open.pop().finish(exit_code=1)
-    arguments: dict[str, Any] = {
+    arguments: Plain = {
         "project": project,
         "entity": entity,
         "dir": folder,
@@ -194,7 +205,7 @@ class Trackio(Logger):
 
     name, version = "trackio", 0
 
-    def __init__(self, project: str, run: dict[str, Any]) -> None:
+    def __init__(self, project: str, run: RunFacts) -> None:
         super().__init__()
         import trackio
 
@@ -202,19 +213,19 @@ class Trackio(Logger):
         with redirect_stdout(sys.stderr):  # it greets the user
             self.experiment = trackio.init(project, resume="allow", embed=False, **told)
 
-    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+    def log_hyperparams(self, *args: object, **kwargs: object) -> None:
         """The configuration was told at the beginning."""
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         self.experiment.log(dict(metrics), step=step)
 
 
-def trackio_logger(project: str, *, run: dict[str, Any], folder: Path) -> Logger:
+def trackio_logger(project: str, *, run: RunFacts, folder: Path) -> Logger:
     """trackio, on this machine: `trackio show`."""
     return Trackio(project, run)
 
 
-def log_again(logger: Logger, lines: Iterable[dict[str, Any]]) -> None:
+def log_again(logger: Logger, lines: Iterable[Plain]) -> None:
     """Tells Weights & Biases what a run logged before it was interrupted, or what the run logged
     whose checkpoint it begins with.
 
@@ -241,7 +252,7 @@ def conclude(loggers: list[Logger], figures: dict[str, float]) -> None:
     _open.clear()
 
 
-def tensorboard_logger(*, run: dict[str, Any], folder: Path) -> Logger:
+def tensorboard_logger(*, run: RunFacts, folder: Path) -> Logger:
     """TensorBoard: `tensorboard --logdir $RELPOS_RUNS`."""
     # An empty version: with None Lightning begins a new folder, version_1, each time that the run
     # is continued.
@@ -284,7 +295,7 @@ class Bar(pl.Callback):
             self.name, total=self.steps, completed=trainer.global_step, shown=""
         )
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: object) -> None:
         """Moves the bar; where stderr is not a terminal, prints a line when one is due."""
         shown = "  ".join(
             f"{key} {value:.4g}"
@@ -296,7 +307,7 @@ class Bar(pl.Callback):
             self.last_line = time.monotonic()
             say(f"{self.name}: step {trainer.global_step}/{self.steps}  {shown}")
 
-    def teardown(self, *_: Any, **__: Any) -> None:
+    def teardown(self, *_: object, **__: object) -> None:
         """Leaves the terminal as it was, at the end of a training."""
         self.progress.stop()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytorch_lightning as pl
@@ -21,6 +22,7 @@ from relpos.errors import RelposError
 from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast, casting_once
 from relpos.model.tokens import Tokens
+from relpos.readers import Plain
 from relpos.train.group import ALONE, Group
 from relpos.train.optim import Recipe
 from relpos.train.prefetch import move
@@ -98,7 +100,9 @@ class Training(pl.LightningModule):
             "lr_scheduler": self.recipe.scheduler(optimizer, self.steps),
         }
 
-    def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:
+    def transfer_batch_to_device(
+        self, batch: object, device: torch.device, dataloader_idx: int
+    ) -> object:
         """Moves dataclasses of tensors as a whole, which Lightning does not; recorded steps copy
         theirs to where they are read."""
         return batch if self.recorded and self.trainer.training else move(batch, device)
@@ -169,7 +173,7 @@ class Training(pl.LightningModule):
                 found.append((loss.detach(), other))
         return found
 
-    def forward_scope(self, step: int, examples: Tensor) -> Any:
+    def forward_scope(self, step: int, examples: Tensor) -> AbstractContextManager[object]:
         """Seeds dropout for the examples (b,) of one forward pass and gives the context of that
         pass."""
         seed_dropout(self.model, fold(self.seed, step), examples)
@@ -225,11 +229,11 @@ class Training(pl.LightningModule):
             for name, value in sums.items()
         }
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, checkpoint: Plain) -> None:
         """Keeps what has been summed since the last log line."""
         checkpoint["sums"] = self.sums
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(self, checkpoint: Plain) -> None:
         """Goes on with these sums."""
         self._go_on_from(checkpoint["sums"])
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import nn
@@ -224,7 +224,7 @@ class MuonAndAdamW(torch.optim.Optimizer):
         self.both: list[torch.optim.Optimizer] = [muon, adamw]
         super().__init__([group for inner in self.both for group in inner.param_groups], {})
 
-    def step(self, closure: Any = None) -> Any:
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Both updates; the result of `closure`, which is called before them."""
         with torch.enable_grad():
             loss = None if closure is None else closure()

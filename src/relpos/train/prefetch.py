@@ -6,37 +6,40 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
+T = TypeVar("T")
 AHEAD = 4
 """Steps that are read ahead, at most."""
 
 
-class Prefetched(IterableDataset[Any]):
+class Prefetched(IterableDataset[T]):
     """The items of a data set in their order, read ahead by a thread; with CUDA into pinned memory,
     for copies without waiting."""
 
-    def __init__(self, data: IterableDataset[Any]) -> None:
+    def __init__(self, data: IterableDataset[T]) -> None:
         self.data = data
 
-    def __iter__(self) -> Iterator[Any]:
-        items, end = iter(self.data), object()
+    def __iter__(self) -> Iterator[T]:
+        items = iter(self.data)
 
-        def read() -> Any:
-            item = next(items, end)
-            return pinned(item) if torch.cuda.is_available() else item
+        def read() -> list[T]:
+            """The next item; no item at the end."""
+            coming = [*islice(items, 1)]
+            return pinned(coming) if torch.cuda.is_available() else coming
 
         reader = ThreadPoolExecutor(1, "coming steps")
         try:
             ahead = deque(reader.submit(read) for _ in range(AHEAD))
-            while (item := ahead.popleft().result()) is not end:
+            while coming := ahead.popleft().result():
                 ahead.append(reader.submit(read))
-                yield item
+                yield from coming
         finally:
             reader.shutdown(cancel_futures=True)
 
@@ -54,20 +57,20 @@ class StepsData(pl.LightningDataModule):
         super().__init__()
         self.phases, self.few_shapes = phases, few_shapes
 
-    def train_dataloader(self) -> Iterable[Any]:
+    def train_dataloader(self) -> Iterable[object]:
         """The steps from the one that the trainer is at when it begins to read them."""
         steps = _Remaining(self)
         # None: an item is a whole step already, which DataLoader is not to put into a batch.
         return Prefetched(steps) if self.few_shapes else DataLoader(steps, batch_size=None)
 
 
-class _Remaining(IterableDataset[Any]):
+class _Remaining(IterableDataset[object]):
     """The steps behind the trainer's global step: a checkpoint is restored before they are read."""
 
     def __init__(self, data: StepsData) -> None:
         self.data = data
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         trainer = self.data.trainer
         assert trainer is not None
         # Lightning's overfit_batches reads the same steps again and again.
@@ -77,15 +80,17 @@ class _Remaining(IterableDataset[Any]):
             yield from phase
 
 
-def move(value: Any, device: Any) -> Any:
+def move(value: T, device: torch.device) -> T:
     """The value with its tensors on a device; those that are there already are not copied."""
-    return _each(value, lambda tensor: tensor.to(device, non_blocking=True))
+    moved: T = _each(value, lambda tensor: tensor.to(device, non_blocking=True))
+    return moved
 
 
-def pinned(value: Any) -> Any:
+def pinned(value: T) -> T:
     """The value with its tensors in pinned memory, from which a GPU copies while the CPU goes
     on."""
-    return _each(value, Tensor.pin_memory)
+    copied: T = _each(value, Tensor.pin_memory)
+    return copied
 
 
 def _each(value: Any, function: Callable[[Tensor], Tensor]) -> Any:

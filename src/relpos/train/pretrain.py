@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ from relpos.errors import RelposError, plural
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
 from relpos.model.tokens import Tokens
+from relpos.readers import Plain
 from relpos.train.group import ALONE, LONG, Group
 from relpos.train.module import Training
 from relpos.train.prefetch import StepsData
@@ -179,7 +179,7 @@ class PretrainingData(StepsData):
         length: int,
         packing: str,
         pairs: int | None,
-        first: Mapping[str, Any] | None = None,
+        first: Plain | None = None,
         group: Group = ALONE,
         few_shapes: bool = False,
         objective: Objective = masked,
@@ -187,7 +187,7 @@ class PretrainingData(StepsData):
         self.store = store
         examples = store.examples("train", packing, length, pairs)
         self.heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES)
-        place: dict[str, Any] = {
+        place: Plain = {
             "rank": group.rank,
             "world": group.world,
             "objective": objective,
