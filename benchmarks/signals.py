@@ -360,7 +360,7 @@ def main() -> int:
     import relpos.commands.order
     import relpos.commands.reproduce
     import relpos.runs.training  # noqa: F401  what takes seconds
-    from relpos.data.toy import write as write_language
+    from relpos.data.toy.write import write as write_language
 
     write_language.__defaults__ = (0, 3_000, 200)  # seed, pairs, items: a tenth of the language
 

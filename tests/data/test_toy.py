@@ -16,10 +16,11 @@ import pytest
 from relpos.data.documents import documents_of
 from relpos.data.table import read_table
 from relpos.data.textfile import blocks
-from relpos.data.toy import VERSION, corpus, lexicon, tasks, write
+from relpos.data.toy import VERSION, corpus, lexicon, tasks
 from relpos.data.toy.events import Chance, key, part_of
 from relpos.data.toy.grammar import grammatical, spelled
 from relpos.data.toy.tasks import Item, Versions, fair
+from relpos.data.toy.write import write
 from relpos.errors import RelposError
 
 ORDER: dict[str, Versions] = {

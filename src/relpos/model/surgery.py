@@ -15,7 +15,10 @@ from torch import Tensor, nn
 from relpos.errors import RelposError
 from relpos.model.conv import Conv
 from relpos.model.encoder import Encoder
-from relpos.model.position import Absolute, Merge, NoPosition, Tisa
+from relpos.model.position.absolute import Absolute
+from relpos.model.position.merge import Merge
+from relpos.model.position.none import NoPosition
+from relpos.model.position.tisa import Tisa
 from relpos.model.shape import Shape
 
 

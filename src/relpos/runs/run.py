@@ -280,7 +280,7 @@ def recorded(folder: Path) -> Run:
 
 
 STAGES: dict[str, type[Run]] = {}
-"""Name of a stage, as records and folders have it → its class."""
+"""Name of a stage, as records and folders have it → its class, once its file is loaded."""
 
 
 def stage_class(stage: str) -> type[Run]:
@@ -289,8 +289,11 @@ def stage_class(stage: str) -> type[Run]:
     Raises:
         RelposError: there is no such stage.
     """
-    import_module("relpos.stages")  # by name, because what the stages do is on a higher floor
-    refuse_unknown("unknown stage", stage, STAGES)
+    if stage not in STAGES:
+        # by name, because what the stages do is on a higher floor
+        files = import_module("relpos.stages").FILES
+        refuse_unknown("unknown stage", stage, files)
+        import_module(f"relpos.stages.{files[stage]}")
     return STAGES[stage]
 
 

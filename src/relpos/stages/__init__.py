@@ -1,6 +1,13 @@
-"""The stages of runs, a class and a file each; a new one is a new file, and its name in this
-list."""
+"""The stages of runs, a class and a file each, which is loaded when a run of the stage is made. A new
+one is a new file, and its name here."""
 
-from relpos.stages import finetune, given, measure, pretrain, store, tokenizer, toy
-
-__all__ = ["finetune", "given", "measure", "pretrain", "store", "tokenizer", "toy"]
+FILES = {
+    "toy": "toy",
+    "tokenizer": "tokenizer",
+    "store": "store",
+    "pretrain": "pretrain",
+    "finetune": "finetune",
+    "given": "given",
+    "order": "measure",
+}
+"""Name of a stage → its file."""

@@ -13,7 +13,7 @@ from relpos.config.schema import Change
 from relpos.errors import RelposError
 from relpos.model.encoder import Encoder
 from relpos.model.initial import redraw
-from relpos.model.position import Tisa
+from relpos.model.position.tisa import Tisa
 from relpos.model.surgery import add_tisa, fold_positions, set_tisa, token_types
 from relpos.train.network import class_of
 

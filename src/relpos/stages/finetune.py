@@ -24,7 +24,6 @@ from relpos.data.own_task import METRICS, OwnTask, is_task_file, read_task_file
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.task_batches import TuningSteps
 from relpos.data.tasks import Task, authors_steps
-from relpos.data.toy import FOLDERS
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.model.encoder import encoder_of
 from relpos.model.heads import Classifier, ClassifierKind
@@ -230,6 +229,8 @@ class FinetuneStage(TrainingStage):
         }
 
     def refuse_absent(self) -> None:
+        from relpos.data.toy.write import FOLDERS  # with word lists, for this question alone
+
         super().refuse_absent()
         task = self.config.task
         if "toy" in self.inputs and task["folder"] not in FOLDERS:

@@ -23,7 +23,6 @@ from relpos.ranges import Natural, parsed
 from relpos.runs.cost import costs
 from relpos.runs.run import Figures, Run
 from relpos.stages.change import change_positions, changed_position
-from relpos.stages.given import given_run, tokenizer_of
 from relpos.stages.identity import (
     DIALS,
     architecture_part,
@@ -79,8 +78,11 @@ class PretrainStage(TrainingStage):
     def plan(cls, content: Content) -> Run:
         """Store → pre-training of a new network, or of that which `network` names."""
         config = resolved(content)
-        start = given_run(str(config["network"])) if config.get("network") else None
-        if start:
+        start = None
+        if config.get("network"):
+            from relpos.stages.given import given_run, tokenizer_of  # knows every kind of network
+
+            start = given_run(str(config["network"]))
             # After the composed values: the network on disk says what it is, and overrides of its
             # shape were refused.
             config |= start.description()

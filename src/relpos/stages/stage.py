@@ -12,7 +12,7 @@ from relpos.errors import RelposError
 from relpos.files import digest
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.model.kernels import eager, fused, name_of
-from relpos.model.position import Merge
+from relpos.model.position.merge import Merge
 from relpos.model.precision import autocast
 from relpos.runs.run import Run
 from relpos.stages.change import check_change

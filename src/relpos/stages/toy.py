@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from relpos.data import toy as language
 from relpos.data.source import READING, Toy
 from relpos.runs.run import Figures, Run
 from relpos.stages.identity import Content
@@ -18,7 +17,11 @@ class ToyStage(Run):
     stage, version = "toy", 1
 
     def work(self) -> Figures:
-        language.write(self.path, self.config.seed or 0)
+        from relpos.data.toy.write import (
+            write,  # a word list of thousands of forms, for this run alone
+        )
+
+        write(self.path, self.config.seed or 0)
         return {}
 
 

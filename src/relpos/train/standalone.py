@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -164,7 +165,8 @@ def _home(base: str, name: str) -> str:
             alias.asname or alias.name for alias in node.names
         ):
             return node.module or base
-    return base
+    files: dict[str, str] = getattr(import_module(base), "FILES", {})  # loaded when they are named
+    return f"{base}.{files[name]}" if name in files else base
 
 
 @cache

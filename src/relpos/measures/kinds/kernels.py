@@ -17,7 +17,7 @@ from relpos.errors import RelposError
 from relpos.measures.kinds.patterns import NEAR
 from relpos.measures.measure import Drawing, Measure, Results, plain
 from relpos.measures.sample import Sample
-from relpos.model.conv import Depthwise
+from relpos.model.conv.depthwise import Depthwise
 from relpos.ranges import at_least
 
 

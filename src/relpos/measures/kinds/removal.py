@@ -36,7 +36,8 @@ from relpos.measures.measure import Drawing, Measure, NothingToMeasure, Results
 from relpos.measures.sample import Sample
 from relpos.model.encoder import Encoder, encoder_of
 from relpos.model.heads import IGNORED, MaskedLM
-from relpos.model.position import Merge, Scheme, Terms
+from relpos.model.position import Scheme, Terms
+from relpos.model.position.merge import Merge
 from relpos.model.shape import Ids
 from relpos.model.surgery import add_tisa, average_positions, fold_positions
 from relpos.ranges import Count
