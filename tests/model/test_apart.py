@@ -49,6 +49,18 @@ def test_what_is_wrong_stays_so_until_a_version_changes(
         proof.tried(os.getcwd)
 
 
+def test_on_a_cpu_what_passes_is_kept_and_a_fault_is_found_anew(tmp_path: Path) -> None:
+    faults: list[str | None] = []
+
+    def trial(fault: str | None) -> str | None:
+        faults.append(fault)
+        return fault
+
+    for fault in (None, None, "off", "off"):
+        assert proof.tried(trial, fault, of_library="of this processor") == fault
+    assert (faults, records(tmp_path)) == ([None, "off", "off"], [""])
+
+
 def test_what_ends_its_process_is_wrong(tmp_path: Path) -> None:
     assert proof.tried(os.abort) == "the process that tried it was ended by SIGABRT"
     assert records(tmp_path) == ["the process that tried it was ended by SIGABRT"]

@@ -22,7 +22,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_they_equal_plain_torch(dtype: torch.dtype) -> None:
-    assert sweeps.hold.__wrapped__("cpu", dtype)
+    assert sweeps.fault_of("cpu", dtype) is None
 
 
 @pytest.mark.parametrize("draw", [Draw(0.0, 0), Draw(0.25, 7)])

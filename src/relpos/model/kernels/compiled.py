@@ -30,51 +30,52 @@ PARTS = 4
 sequences."""
 
 
+def fields(*groups: tuple[type, str]) -> list[tuple[str, type]]:
+    """The `_fields_` of a structure of cpu.cpp: types, with the names of each."""
+    return [(name, kind) for kind, names in groups for name in names.split()]
+
+
 class _View(ctypes.Structure):
-    _fields_ = (("data", _POINTER), ("batch", _INT), ("head", _INT), ("token", _INT))
+    _fields_ = fields(
+        (_POINTER, "data"),
+        (_INT, "batch head token"),
+    )
 
 
 class DropoutCall(ctypes.Structure):
     """`Dropout` of cpu.cpp."""
 
-    _fields_ = (
-        *((name, _POINTER) for name in ("rows", "heads", "columns")),
-        *((name, _INT) for name in ("key", "threshold")),
-        ("rescale", ctypes.c_float),
+    _fields_ = fields(
+        (_POINTER, "rows heads columns"),
+        (_INT, "key threshold"),
+        (ctypes.c_float, "rescale"),
     )
 
 
 class _Factors(ctypes.Structure):
     """`Factors` of cpu.cpp."""
 
-    _fields_ = (
-        *((name, _View) for name in ("x", "grad_x")),
-        *((name, _POINTER) for name in ("table", "turned", "grad_table")),
-        *((name, _INT) for name in ("rank", "head")),
+    _fields_ = fields(
+        (_View, "x grad_x"),
+        (_POINTER, "table turned grad_table"),
+        (_INT, "rank head"),
     )
 
 
 class _Call(ctypes.Structure):
     """`AttentionCall` of cpu.cpp."""
 
-    _fields_ = (
-        *((name, _INT) for name in ("batch", "heads", "n", "width")),
-        ("starts", _POINTER),
-        ("scale", ctypes.c_float),
-        *((name, _View) for name in ("q", "k", "v", "y", "grad_q", "grad_k", "grad_v")),
-        *(
-            (name, _POINTER)
-            for name in ("p", "offset", "query", "key", "value", "dense", "columns")
-        ),
-        *((name, _INT) for name in ("query_width", "key_width", "value_width", "dense_batch")),
-        *(
-            (name, _POINTER)
-            for name in ("grad_offset", "grad_query", "grad_key", "grad_value", "grad_dense")
-        ),
-        ("mask", _POINTER),
-        *((name, _Factors) for name in ("query_factors", "key_factors")),
-        ("dropout", DropoutCall),
-        *((name, _INT) for name in ("parts", "zero", "reach", "threads")),
+    _fields_ = fields(
+        (_INT, "batch heads n width"),
+        (_POINTER, "starts"),
+        (ctypes.c_float, "scale"),
+        (_View, "q k v y grad_q grad_k grad_v"),
+        (_POINTER, "p offset query key value dense columns"),
+        (_INT, "query_width key_width value_width dense_batch"),
+        (_POINTER, "grad_offset grad_query grad_key grad_value grad_dense mask"),
+        (_Factors, "query_factors key_factors"),
+        (DropoutCall, "dropout"),
+        (_INT, "parts zero reach threads"),
     )
 
 

@@ -54,10 +54,10 @@ def load(build: bool) -> ctypes.CDLL | None:
         return _loaded["library"]
     if os.environ.get("RELPOS_COMPILE") == "0" or sys.platform != "linux":
         return None
-    compiler = _which(name := os.environ.get("CXX") or "g++")
+    compiler = _which(_compiler())
     if compiler is None and build:
         say(
-            f"relpos: no C++ compiler {name}: plain torch computes instead of the compiled CPU "
+            f"relpos: no C++ compiler {_compiler()}: plain torch computes instead of the compiled CPU "
             f"kernels"
         )
         return _loaded.setdefault("library", None)
@@ -84,6 +84,16 @@ def load(build: bool) -> ctypes.CDLL | None:
             stacklevel=2,
         )
     return _loaded["library"]
+
+
+def key() -> str | None:
+    """The key of the library that is loaded; None where there is none."""
+    compiler = _which(_compiler())
+    return _key(compiler) if _loaded.get("library") and compiler else None
+
+
+def _compiler() -> str:
+    return os.environ.get("CXX") or "g++"
 
 
 def _content(compiler: str, build: bool) -> bytes | None:

@@ -7,9 +7,9 @@ their own (`tried`). So code that no test has run on this hardware can neither s
 end a training.
 
 An illegal access or an assertion in a compiler ends the process, and any other error of CUDA stays
-with it: a training must not be what tries a program on a GPU for the first time. The record of a
-trial is [kept](kept.py) in the user's cache folder, for each version, so that the next training
-compiles and waits for nothing.
+with it: a training must not be what tries a program on a GPU for the first time. What a trial has
+shown is [kept](kept.py) in the user's cache folder, for each version and device, so that the next
+training compiles and waits for nothing; on a CPU a fault is not kept, and is found anew.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from itertools import product
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from filelock import FileLock
@@ -37,7 +37,7 @@ from torch import Tensor
 from relpos.counter import normal
 from relpos.errors import say, with_class
 from relpos.model.dropout import Draw
-from relpos.model.kernels import eager, kept
+from relpos.model.kernels import eager, kept, library
 from relpos.model.position.base import Outside, Terms
 from relpos.model.precision import compute_dtype
 from relpos.model.tokens import Tokens
@@ -52,6 +52,8 @@ LENGTHS = (13, 117, 150)
 BATCH, HEADS = 2, 2
 RATE = 0.25
 SUFFIX = ".txt"  # of the record of a trial
+Trial = Callable[..., str | None]
+"""What is wrong with a program, in words; None: nothing."""
 
 
 class Kind(NamedTuple):
@@ -108,24 +110,31 @@ def holds(kernel: ModuleType, kind: Kind) -> bool:
     return _passed[known]
 
 
-def proven(device: str, said: str, trial: Callable[..., str | None], *arguments: Any) -> bool:
+def proven(device: str, said: str, trial: Trial, *arguments: object) -> bool:
     """Whether `trial(*arguments)` finds nothing wrong, on a GPU in a process of its own. What it
     finds is said in a warning, at the braces in `said`."""
-    fault = tried(trial, *arguments) if device == "cuda" else trial(*arguments)
+    if device == "cuda":
+        fault = tried(trial, *arguments)
+    elif of_library := library.key():
+        fault = tried(trial, *arguments, of_library=of_library)
+    else:
+        fault = trial(*arguments)
     if fault:
         warnings.warn(said.format(fault), stacklevel=4)
     return fault is None
 
 
-def tried(trial: Callable[..., str | None], *arguments: Any) -> str | None:
-    """What `trial(*arguments)` finds wrong on this machine's GPU, None: nothing. What ends its
-    process is wrong, too.
+def tried(trial: Trial, *arguments: object, of_library: str = "") -> str | None:
+    """What `trial(*arguments)` finds wrong on this machine, None: nothing. What ends its process is
+    wrong, too.
 
     Args:
         trial: a function of a module, which pickle finds by its name.
         arguments: what tells this trial from others, by `repr`.
+        of_library: the key of the library for the CPU, which is tried in this process.
     """
-    words = (trial.__qualname__, *map(repr, arguments), *_versions())
+    words = (trial.__module__, trial.__qualname__, *map(repr, arguments), *_versions(), of_library)
+    call = trial if of_library else partial(_apart, trial)
     stem, folder = (
         f"trial-{hashlib.sha256(chr(0).join(words).encode()).hexdigest()[:16]}",
         kept.folder(),
@@ -134,18 +143,19 @@ def tried(trial: Callable[..., str | None], *arguments: Any) -> str | None:
         with kept.own_folder(folder, make=True) as place, FileLock(folder / f"{stem}.lock"):
             known = kept.read(place, stem, SUFFIX)
             if known is None:
-                fault = _apart(trial, *arguments)
+                fault = call(*arguments)
                 # A GPU that has no memory left today may have it tomorrow.
-                if fault is None or "OutOfMemoryError" not in fault:
+                if fault is None or not (of_library or "OutOfMemoryError" in fault):
                     kept.write(place, stem, (fault or "").encode(), SUFFIX)
                 return fault
             return known.decode() or None
     except OSError as error:
-        say(f"relpos: what programs for the GPU were found right cannot be kept: {error}")
-        return _apart(trial, *arguments)
+        if not of_library:  # which has said so when it was loaded
+            say(f"relpos: what programs for the GPU were found right cannot be kept: {error}")
+        return call(*arguments)
 
 
-def _apart(trial: Callable[..., str | None], *arguments: Any) -> str | None:
+def _apart(trial: Trial, *arguments: object) -> str | None:
     """Calls the trial in a process of its own; here where there can be none, as on a GPU that one
     process alone may use."""
     say("relpos: trying programs on this GPU in a process of their own, once: some ten seconds")

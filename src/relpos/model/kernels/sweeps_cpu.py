@@ -10,7 +10,7 @@ from torch import Tensor
 
 from relpos.errors import RelposError
 from relpos.model.dropout import Draw
-from relpos.model.kernels.compiled import DropoutCall, dropout_call, pointer, run
+from relpos.model.kernels.compiled import DropoutCall, dropout_call, fields, pointer, run
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 PARTS = 64
@@ -22,58 +22,54 @@ KEEPS_ACTIVATION = False
 class _NormCall(ctypes.Structure):
     """`NormCall` of cpu.cpp."""
 
-    _fields_ = (
-        *((name, _INT) for name in ("rows", "width")),
-        *(
-            (name, _POINTER)
-            for name in ("x", "y", "total", "out", "grad_y", "mean", "rstd", "weight", "bias")
-        ),
-        *((name, _POINTER) for name in ("grad_weight", "grad_bias")),
-        ("dropout", DropoutCall),
-        ("eps", ctypes.c_double),
-        *((name, _INT) for name in ("parts", "threads")),
+    _fields_ = fields(
+        (_INT, "rows width"),
+        (_POINTER, "x y total out grad_y mean rstd weight bias grad_weight grad_bias"),
+        (DropoutCall, "dropout"),
+        (ctypes.c_double, "eps"),
+        (_INT, "parts threads"),
     )
 
 
 class _GeluCall(ctypes.Structure):
     """`GeluCall` of cpu.cpp."""
 
-    _fields_ = (
-        *((name, _INT) for name in ("rows", "width")),
-        *((name, _POINTER) for name in ("x", "grad", "out", "again", "bias", "grad_bias")),
-        *((name, _INT) for name in ("parts", "threads")),
+    _fields_ = fields(
+        (_INT, "rows width"),
+        (_POINTER, "x grad out again bias grad_bias"),
+        (_INT, "parts threads"),
     )
 
 
 class _ProductCall(ctypes.Structure):
     """`ProductCall` of cpu.cpp."""
 
-    _fields_ = (
-        *((name, _INT) for name in ("rows", "columns", "depth")),
-        *((name, _POINTER) for name in ("a", "b")),
-        *((name, _INT) for name in ("a_row", "b_row", "a_transposed", "b_transposed")),
-        *((name, _POINTER) for name in ("bias", "beside", "out")),
-        *((name, _INT) for name in ("narrow", "threads")),
+    _fields_ = fields(
+        (_INT, "rows columns depth"),
+        (_POINTER, "a b"),
+        (_INT, "a_row b_row a_transposed b_transposed"),
+        (_POINTER, "bias beside out"),
+        (_INT, "narrow threads"),
     )
 
 
 class _TapsCall(ctypes.Structure):
     """`TapsCall` of cpu.cpp."""
 
-    _fields_ = (
-        *((name, _INT) for name in ("batch", "n", "width", "taps")),
-        *((name, _POINTER) for name in ("x", "grad", "out")),
-        ("threads", _INT),
+    _fields_ = fields(
+        (_INT, "batch n width taps"),
+        (_POINTER, "x grad out"),
+        (_INT, "threads"),
     )
 
 
 class _LossCall(ctypes.Structure):
     """`LossCall` of cpu.cpp."""
 
-    _fields_ = (
-        *((name, _INT) for name in ("rows", "width")),
-        *((name, _POINTER) for name in ("logits", "bias", "target", "loss", "right")),
-        ("threads", _INT),
+    _fields_ = fields(
+        (_INT, "rows width"),
+        (_POINTER, "logits bias target loss right"),
+        (_INT, "threads"),
     )
 
 
