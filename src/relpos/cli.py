@@ -186,7 +186,7 @@ def _main(arguments: list[str]) -> int:
     if arguments[0] in ("-sc", "--shell-completion"):
         # Hydra's script asks with the whole line; its second word is the command that knows what
         # may follow.
-        name, _, line = os.environ.get("COMP_LINE", "relpos pretrain ").partition(" ")
+        name, _, line = os.getenv("COMP_LINE", "relpos pretrain ").partition(" ")
         command, space, arguments_of_command = line.lstrip().partition(" ")
         if not space:
             print(*commands())

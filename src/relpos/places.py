@@ -46,7 +46,7 @@ def runs_root() -> Path:
     """
     # The working directory is an argument, so that the cache does not outlive a change of it; nor
     # of the home.
-    return _resolved(os.environ.get("RELPOS_RUNS", "runs"), os.getcwd(), os.environ.get("HOME"))
+    return _resolved(os.getenv("RELPOS_RUNS", "runs"), os.getcwd(), os.getenv("HOME"))
 
 
 def make_runs_root() -> None:
@@ -60,7 +60,7 @@ def make_runs_root() -> None:
         runs_root().mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RelposError(
-            f"RELPOS_RUNS={os.environ.get('RELPOS_RUNS', 'runs')}: cannot make this folder "
+            f"RELPOS_RUNS={os.getenv('RELPOS_RUNS', 'runs')}: cannot make this folder "
             f"({error.strerror})"
         ) from error
     os.environ["RELPOS_RUNS"] = str(runs_root())

@@ -82,7 +82,7 @@ def started(
 def command() -> str:
     """What the user has typed to start this process, or the one that started it, `without_keys`:
     `relpos …`, or a script that calls relpos."""
-    return os.environ.get(COMMAND) or shlex.join(without_keys(sys.argv))
+    return os.getenv(COMMAND) or shlex.join(without_keys(sys.argv))
 
 
 def without_keys(words: Iterable[str]) -> list[str]:
@@ -117,7 +117,7 @@ def omp_threads() -> int | None:
     Raises:
         RelposError: it is no number.
     """
-    first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    first = os.getenv("OMP_NUM_THREADS", "").partition(",")[0]
     return number_in("OMP_NUM_THREADS", 0, {"OMP_NUM_THREADS": first}) or None
 
 
@@ -168,7 +168,7 @@ def cores() -> int:
 def gpus() -> list[str]:
     """Names of the GPUs that CUDA_VISIBLE_DEVICES allows, of all if it is not set; without loading
     torch."""
-    names = os.environ.get(VISIBLE)
+    names = os.getenv(VISIBLE)
     if names is not None:
         return [name for name in names.split(",") if name.strip() not in ("", "-1")]
     return [str(number) for number, _ in enumerate(GPUS.glob("*"))]
@@ -192,7 +192,7 @@ def thread_variables(threads: int, asked: bool) -> dict[str, str]:
         asked: whether the user has said the number; then `ASKED` is set too.
     """
     threads = omp_threads() or threads
-    variables = {name: os.environ.get(name) or str(threads) for name in THREADS}
+    variables = {name: os.getenv(name) or str(threads) for name in THREADS}
     if asked:
         variables[ASKED] = "1"
     return variables

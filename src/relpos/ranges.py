@@ -18,7 +18,6 @@ from functools import cache, wraps
 from pkgutil import resolve_name
 from typing import (
     Annotated,
-    Any,
     Literal,
     ParamSpec,
     TypeGuard,
@@ -43,17 +42,22 @@ class Range:
     message."""
 
     text: str
-    holds: Callable[[Any], bool]
+    least: float
+    most: float = math.inf
+    without: tuple[float, ...] = ()
+
+    def holds(self, value: float) -> bool:
+        return self.least <= value <= self.most and value not in self.without
 
 
 def at_least(low: float) -> Range:
     """low ≤ x."""
-    return Range(f"of {low} or more", lambda value: bool(value >= low))
+    return Range(f"of {low} or more", low)
 
 
 def between(low: float, high: float) -> Range:
     """low ≤ x ≤ high."""
-    return Range(f"from {low} to {high:,}", lambda value: bool(low <= value <= high))
+    return Range(f"from {low} to {high:,}", low, high)
 
 
 @dataclass(frozen=True)
@@ -83,11 +87,11 @@ ONE_OR_MORE = "one or more"
 Names = Annotated[list[str], ONE_OR_MORE]
 Count = Annotated[int, at_least(1)]
 Natural = Annotated[int, at_least(0)]
-Positive = Annotated[float, Range("above 0", lambda value: bool(value > 0))]
+Positive = Annotated[float, Range("above 0", 0, without=(0,))]
 NotNegative = Annotated[float, at_least(0)]
-Rate = Annotated[float, Range("from 0 up to, not including, 1", lambda value: bool(0 <= value < 1))]
-Share = Annotated[float, Range("between 0 and 1", lambda value: bool(0 < value < 1))]
-Fraction = Annotated[float, Range("above 0 and up to 1", lambda value: bool(0 < value <= 1))]
+Rate = Annotated[float, Range("from 0 up to, not including, 1", 0, 1, (1,))]
+Share = Annotated[float, Range("between 0 and 1", 0, 1, (0, 1))]
+Fraction = Annotated[float, Range("above 0 and up to 1", 0, 1, (0,))]
 Length = Annotated[int, at_least(8)]
 """Tokens of a sequence; fewer have no room for two sentences and their marks."""
 Width = Annotated[int, between(1, 1_000_000)]
@@ -270,7 +274,9 @@ def fits(value: object, annotation: object) -> bool:
         if ONE_OR_MORE in args and not _is_list(value):
             return fits(value, str)
         return fits(value, args[0]) and all(
-            mark.holds(value) for mark in args[1:] if isinstance(mark, Range)
+            isinstance(value, int | float) and mark.holds(value)
+            for mark in args[1:]
+            if isinstance(mark, Range)
         )
     if origin in (Union, types.UnionType):
         return any(fits(value, arg) for arg in args)

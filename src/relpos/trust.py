@@ -378,7 +378,7 @@ def allows(word: str) -> bool:
 
 
 def _trusted() -> list[str]:
-    return [module for module in os.environ.get(VARIABLE, "").split(",") if module]
+    return [module for module in os.getenv(VARIABLE, "").split(",") if module]
 
 
 def _below(module: str, tops: Iterable[str]) -> bool:

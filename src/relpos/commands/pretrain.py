@@ -18,7 +18,7 @@ def pretrain(content: Annotated[Content, CONFIG]) -> str:
     folder."""
     finished = run(content)
     # Of several processes the first writes the record, and the others may read it before.
-    if (metrics := finished.metrics) and os.environ.get("RANK", "0") == "0":
+    if (metrics := finished.metrics) and os.getenv("RANK", "0") == "0":
         loss, perplexity = metrics["heldout_loss"], metrics["perplexity"]
         result = f"held-out loss {loss:.3f}, perplexity {perplexity:.2f}"
         if unigram := metrics.get("unigram_perplexity"):

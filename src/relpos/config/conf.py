@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from relpos.readers import Plain
@@ -105,12 +105,12 @@ def commands() -> dict[str, tuple[str, str]]:
     return {head["name"]: (head["says"], head["example"]) for head in heads if head}
 
 
-def function_of(command: str) -> Callable[..., Any]:
+def function_of(command: str) -> Callable[..., object]:
     """`pretrain` → the function `pretrain` of `relpos.commands.pretrain`, whose annotations check
     the keys.
 
     It is imported by name, because commands, like most classes that a `_target_` names, are on a
     higher floor.
     """
-    function: Callable[..., Any] = getattr(import_module(f"relpos.commands.{command}"), command)
+    function: Callable[..., object] = getattr(import_module(f"relpos.commands.{command}"), command)
     return function

@@ -6,8 +6,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import yaml
 from hydra import compose, initialize_config_dir
@@ -62,7 +61,9 @@ def _text(command: str) -> str:
 class _Dumper(yaml.SafeDumper):
     """Writes a list on one line."""
 
-    def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> Any:
+    def represent_sequence(
+        self, tag: str, sequence: Iterable[object], flow_style: bool | None = None
+    ) -> yaml.SequenceNode:
         return super().represent_sequence(tag, sequence, flow_style=True)
 
 

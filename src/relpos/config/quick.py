@@ -190,7 +190,7 @@ def _value(expression: str, root: Plain, path: tuple[str, ...]) -> object:
         return _at(expression, root, path)
     name, comma, default = (part.strip() for part in arguments.partition(","))
     if resolver == "oc.env" and PLAIN.fullmatch(default):
-        return os.environ.get(name, default)
+        return os.getenv(name, default)
     if resolver != "oc.select" or not comma:
         raise LeftToHydra
     try:

@@ -4,7 +4,6 @@ a sweep and the typed overrides."""
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
@@ -21,7 +20,7 @@ class KeepsKeys(Callback):
     """Moves values that may be keys into environment variables, which launchers of sweeps inherit,
     and leaves references in their place."""
 
-    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+    def on_multirun_start(self, config: DictConfig, **_: object) -> None:
         """Changes the overrides before anything is written; the configuration of each run is
         composed from them."""
         flags = ["struct", "readonly"]
@@ -68,7 +67,7 @@ def _moved(word: str) -> str:
     return f"{key}={','.join(references)}"
 
 
-def _reference(value: Any, text: str) -> str:
+def _reference(value: object, text: str) -> str:
     """A reference to a new environment variable with a value, whose text in an override is given
     for what is no string; the parts of a dict have one each, as Hydra merges it into a group."""
     if isinstance(value, dict):

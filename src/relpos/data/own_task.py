@@ -76,7 +76,7 @@ class OwnTask:
     def files(self) -> OwnFiles:
         """The folder with the task's files."""
         assert self.folder is not None
-        return OwnFiles(expanded(os.environ.get("RELPOS_DATA") or "") / expanded(str(self.folder)))
+        return OwnFiles(expanded(os.getenv("RELPOS_DATA") or "") / expanded(str(self.folder)))
 
     def arguments(self) -> dict[str, object]:
         """The arguments of the `Task`, as plain values. Reads the train and the dev file and checks

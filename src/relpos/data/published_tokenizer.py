@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,10 @@ from relpos.data.tokenizer import FILE, NAMES, SPACE, UNKNOWN_WORD, Tokenizer
 from relpos.errors import RelposError, one_line, say
 from relpos.files import copied, replacing
 from relpos.readers import read_bytes, read_json
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Backend
+    from tokenizers import decoders
 
 JSON = "tokenizer.json"
 VOCABULARIES = (
@@ -206,7 +210,7 @@ class PublishedTokenizer(Tokenizer):
         return type(model).__name__, inside or "", end or ""
 
     @cached_property
-    def _of_bytes(self) -> Any:
+    def _of_bytes(self) -> decoders.ByteLevel | None:
         """The decoder of pieces made of characters that stand for bytes, as in GPT-2 and RoBERTa;
         None where they are not."""
         from tokenizers import decoders
@@ -270,7 +274,7 @@ def opened(path: Path) -> Any:
     return host
 
 
-def _settled(backend: Any) -> Any:
+def _settled(backend: Backend) -> Backend:
     """The tokenizer without truncation, padding and sampling, so that a text has all its tokens and
     the same ones each time."""
     backend.no_truncation()  # tokenizers of sentence-transformers cut at 128 tokens and pad
@@ -281,7 +285,7 @@ def _settled(backend: Any) -> Any:
     return backend
 
 
-def _ids_of_pieces(backend: Any) -> list[int]:
+def _ids_of_pieces(backend: Backend) -> list[int]:
     """The ids of a text of a tokenizer's pieces, all of them or a thousand."""
     pieces = sorted(backend.get_vocab())
     text = " ".join(pieces[:: len(pieces) // 1000 + 1]).replace("##", "").replace(SPACE, " ")

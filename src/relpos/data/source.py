@@ -245,7 +245,7 @@ class Toy(TextSource):
 def _place(folder: str | None, root: str | None, name: str) -> Path:
     """`folder`, else `root`/`name`, else $RELPOS_DATA/`name`; relative names below $RELPOS_DATA,
     where it is set."""
-    home = os.environ.get("RELPOS_DATA")
+    home = os.getenv("RELPOS_DATA")
     base = Path.cwd() / expanded(home or "")
     if folder is not None:
         return base / expanded(folder)

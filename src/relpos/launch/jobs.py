@@ -94,7 +94,7 @@ class Job:
             is_worker: whether the reader executes the runs, and so needs `LOGGERS`.
         """
         content: _Written = read_json(path, _Written)
-        loggers = json.loads(os.environ.get(LOGGERS, "[]"))
+        loggers = json.loads(os.getenv(LOGGERS, "[]"))
         described: dict[str, Run] = {}
         runs = []
         try:

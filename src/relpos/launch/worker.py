@@ -1,7 +1,7 @@
 """`python -m relpos.launch.worker JOB.json`: executes the runs of a job, one after another, until
 none is left to do.
 
-Any number of workers may share a job, on any number of machines that see the folders: the locks
+Several workers may share a job, on any number of machines that see the folders: the locks
 keep them apart. Standard input is a pipe from the launcher; when it closes, the worker writes a
 checkpoint and ends. With `--slurm` the worker is a task of a Slurm array, and nothing is read from
 standard input.

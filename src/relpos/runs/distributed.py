@@ -100,14 +100,12 @@ def meet(here: Place, run: Run) -> Group:
     from relpos.train.group import join
 
     # Not Lightning's own object: it refuses `srun -n 4`, and takes one port for all steps of a job.
-    if not os.environ.get("MASTER_ADDR"):
+    if not os.getenv("MASTER_ADDR"):
         from lightning_fabric.plugins.environments import SLURMEnvironment
 
-        nodes = (
-            os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_NODELIST") or "127.0.0.1"
-        )
+        nodes = os.getenv("SLURM_STEP_NODELIST") or os.getenv("SLURM_NODELIST") or "127.0.0.1"
         os.environ["MASTER_ADDR"] = SLURMEnvironment.resolve_root_node_address(nodes)
-    if not os.environ.get("MASTER_PORT"):
+    if not os.getenv("MASTER_PORT"):
         number = number_in("SLURM_JOB_ID", 0) + 101 * (number_in("SLURM_STEP_ID", 0) % 10_000)
         os.environ["MASTER_PORT"] = str(15_000 + number % 10_000)
     return join(here.rank, here.world, here.local, (run.config.speed or Speed()).accelerator)

@@ -112,8 +112,8 @@ class Checkpointing(pl.Callback):
         self.written, self.took = time.monotonic(), 1.0
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Sets handlers for the signals that ask to stop. Any earlier, Lightning's own handlers
-        would replace them."""
+        """Sets handlers for the signals that ask to stop. Earlier, Lightning's own handlers would
+        replace them."""
         on_stops(self._ask)
         self.has_begun = True
 

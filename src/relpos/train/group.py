@@ -210,7 +210,7 @@ def _met(rank: int, world: int) -> dist.Store:
     notice.start()
     try:
         # torchrun holds the place in a process of its own.
-        first = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        first = rank == 0 and os.getenv("TORCHELASTIC_USE_AGENT_STORE") != "True"
         place = dist.TCPStore(
             address,
             port,
@@ -220,9 +220,7 @@ def _met(rank: int, world: int) -> dist.Store:
             wait_for_workers=False,
             multi_tenant=True,
         )
-        store = dist.PrefixStore(
-            f"relpos {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", place
-        )
+        store = dist.PrefixStore(f"relpos {os.getenv('TORCHELASTIC_RESTART_COUNT', '0')}", place)
         store.set(str(rank), "")
         deadline = time.monotonic() + MEETING
         while not store.check(names) and time.monotonic() < deadline:

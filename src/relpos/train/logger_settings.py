@@ -70,11 +70,9 @@ def wandb_mode(mode: Mode) -> Where:
     """
     if mode != "auto":
         return mode
-    if os.environ.get("WANDB_DISABLED", "").lower() in ("1", "true", "yes", "on"):
+    if os.getenv("WANDB_DISABLED", "").lower() in ("1", "true", "yes", "on"):
         return "disabled"
-    said = os.environ.get("WANDB_MODE") or (
-        "online" if os.environ.get("WANDB_API_KEY") else "offline"
-    )
+    said = os.getenv("WANDB_MODE") or ("online" if os.getenv("WANDB_API_KEY") else "offline")
     if said.lower() not in NAMES:
         raise RelposError(f"WANDB_MODE={said}: online, offline or disabled is expected")
     return NAMES[said.lower()]
@@ -88,7 +86,7 @@ def set_up(mode: Where) -> None:
     """
     import wandb
 
-    home = os.path.expanduser(os.environ.get("WANDB_CONFIG_DIR") or "~/.config/wandb")
+    home = os.path.expanduser(os.getenv("WANDB_CONFIG_DIR") or "~/.config/wandb")
     own: Plain = {
         "root_dir": os.getcwd(),
         "settings_system": os.path.abspath(os.path.join(home, "settings")),

@@ -22,7 +22,7 @@ _FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 def folder() -> Path:
     """That of this package among the user's caches."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "relpos"
+    return Path(os.getenv("XDG_CACHE_HOME") or Path.home() / ".cache") / "relpos"
 
 
 @contextmanager

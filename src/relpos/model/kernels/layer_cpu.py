@@ -275,7 +275,7 @@ def _results(kind: proof.Kind, dtype: torch.dtype, kernel: str) -> dict[str, Ten
         assert terms is not None
         y = _computed(layer, x, call, terms[0])
     y.square().sum().backward()
-    results: dict[str, Any] = {"output": y, "gradient of x": x.grad}
+    results: dict[str, Tensor | None] = {"output": y, "gradient of x": x.grad}
     results |= {name: part.grad for name, part in both.named_parameters()}
     return {name: part.detach().double() for name, part in results.items() if part is not None}
 

@@ -52,7 +52,7 @@ def load(build: bool) -> ctypes.CDLL | None:
     """
     if "library" in _loaded:
         return _loaded["library"]
-    if os.environ.get("RELPOS_COMPILE") == "0" or sys.platform != "linux":
+    if os.getenv("RELPOS_COMPILE") == "0" or sys.platform != "linux":
         return None
     compiler = _which(_compiler())
     if compiler is None and build:
@@ -93,7 +93,7 @@ def key() -> str | None:
 
 
 def _compiler() -> str:
-    return os.environ.get("CXX") or "g++"
+    return os.getenv("CXX") or "g++"
 
 
 def _content(compiler: str, build: bool) -> bytes | None:

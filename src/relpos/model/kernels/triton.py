@@ -151,7 +151,7 @@ class _Problem:
             heads,
             n,
         )
-        interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+        interpreted = os.getenv("TRITON_INTERPRET") == "1"
         self.constants: dict[str, Any] = {
             "D": width, "PADDED": max(16, 1 << (width - 1).bit_length()), "ROWS": tiles.rows, "COLUMNS": tiles.columns,
             "ALL": 1 << (n - 1).bit_length(), "CONTENT": content,
