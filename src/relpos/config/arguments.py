@@ -7,10 +7,8 @@ import re
 from argparse import ArgumentError
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from relpos.config.conf import key_of, keys_of, options
-from relpos.data.own_task import is_task_file, read_task_file
 from relpos.errors import RelposError, nearest
 from relpos.places import expanded
 from relpos.pretrained.files import is_published, read_config
@@ -197,13 +195,8 @@ def _with_long_forms(command: str, overrides: list[str]) -> list[str]:
             "{"
         ):  # a whole group, {task: …}, is an override of its own
             result.append(f"{key}.{short}={value}")
-        elif key == "task" and word not in options()["task"] and (file := _task_file_in(word)):
-            raise RelposError(f"unknown task {word!r}. Did you mean task={file}?")
-        elif key == "task" and is_task_file(word):
-            from_file.append("task=custom")
-            from_file += [
-                f"task.{name}={spelled(content)}" for name, content in read_task_file(word).items()
-            ]
+        elif key == "task" and (of_file := _of_task_file(word)):
+            from_file += of_file
         else:
             result.append(override)
     # The file's overrides come first, because the last value of a key counts, and typed keys go
@@ -211,12 +204,23 @@ def _with_long_forms(command: str, overrides: list[str]) -> list[str]:
     return [*from_file, *result]
 
 
-def _task_file_in(word: str) -> Path | None:
-    """The YAML file in the folder of this name, if there is exactly one."""
+def _of_task_file(word: str) -> list[str]:
+    """The overrides that stand for a task file; none for any other word.
+
+    Raises:
+        RelposError: it is a folder with one such file.
+    """
+    if word in options()["task"]:
+        return []
+    from relpos.data.own_task import is_task_file, read_task_file  # loads the readers of GLUE
+
+    if is_task_file(word):
+        content = read_task_file(word).items()
+        return ["task=custom", *(f"task.{name}={spelled(value)}" for name, value in content)]
     files = sorted(expanded(word).glob("*.yaml"))
-    if len(files) == 1 and not is_task_file(word):
-        return files[0]
-    return None
+    if len(files) == 1:
+        raise RelposError(f"unknown task {word!r}. Did you mean task={files[0]}?")
+    return []
 
 
 def _with_recipe(command: str, overrides: list[str]) -> list[str]:

@@ -13,18 +13,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from relpos.data import hub
 from relpos.data.documents import Document, documents_of
 from relpos.data.filehash import described, described_folder
-from relpos.data.glue import HubGlue, TsvGlue
 from relpos.data.hub import identified
 from relpos.data.textfile import MARKDOWN, SUFFIXES, blocks, suffix
 from relpos.errors import RelposError
 from relpos.places import expanded
 from relpos.ranges import Count, Natural, Share
 from relpos.readers import check_all_recorded, fitted, read_json
+
+if TYPE_CHECKING:
+    from relpos.data.glue import HubGlue, TsvGlue
 
 Progress = Callable[[int], None]  # called with the characters of every portion of text that is read
 
@@ -83,6 +85,8 @@ class Files(TextSource):
 
     def glue_location(self) -> TsvGlue:
         """The folder of GLUE's task folders; RelposError where nothing names one."""
+        from relpos.data.glue import TsvGlue  # for fine-tunings alone, as below
+
         return TsvGlue(_place(self.glue, self.root, "glue"))
 
     @property
@@ -193,6 +197,8 @@ class Hub(TextSource):
 
     def glue_location(self) -> HubGlue:
         """GLUE on the hub."""
+        from relpos.data.glue import HubGlue
+
         return HubGlue(self.glue, self.glue_revision)
 
     def glue_identity(self, task: Mapping[str, object]) -> dict[str, object] | None:
