@@ -55,6 +55,8 @@ def learned_kernels(
     scheme, or 8.
     """
     encoder = encoder_of(model)
+    if not encoder.position.acts_on_scores:
+        return {}
     ids = random_ids(encoder, _TOKENS[0], min(_TOKENS[1], encoder.shape.max_positions))
     half = int(getattr(encoder.position, "k", 8)) if k is None else k
     kernels = {}
