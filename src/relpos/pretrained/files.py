@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from relpos.errors import RelposError, from_library
 from relpos.places import expanded
-from relpos.readers import read_json
+from relpos.readers import Plain, read_json
 
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -38,7 +37,7 @@ OWN = "relpos"
 parameters are ours."""
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> Plain:
     """The content of `config.json`.
 
     Raises:

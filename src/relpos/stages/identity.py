@@ -9,7 +9,7 @@ from typing import Any
 
 from relpos.config.schema import WATCHING, Content
 from relpos.data.objective import RATE
-from relpos.readers import sha256
+from relpos.readers import Plain, sha256
 from relpos.trust import find, targets
 
 DIALS = ("steps", "batch", "seed", "precision", "length")
@@ -38,7 +38,7 @@ SWITCHES = ("overfit_batches", "fast_dev_run")
 """Keys of `trainer` that change a result."""
 
 
-def architecture_part(config: dict[str, Any]) -> dict[str, Any]:
+def architecture_part(config: Plain) -> Plain:
     """Size, position, convolution, and an objective of the user's own. A class from outside the
     package is identified by the hash of its source file. Keys of the size that came later are left
     out where the layers are the papers': runs keep the identity from before."""
@@ -63,12 +63,12 @@ def _sources(nodes: Content) -> dict[str, str]:
     return {name: sha256(Path(inspect.getfile(found))) for name, found in outside.items()}
 
 
-def other_layers(size: Content) -> dict[str, Any]:
+def other_layers(size: Content) -> Plain:
     """The keys of a size in which its layers are not the papers'."""
     return {key: size[key] for key, value in PAPERS_LAYERS.items() if size.get(key, value) != value}
 
 
-def recipe_part(recipe: dict[str, Any]) -> dict[str, Any]:
+def recipe_part(recipe: Plain) -> Plain:
     """The recipe without `steps`, `batch` and `head`, whose dials at the top level count, and
     without what is idle."""
     recipe = {key: value for key, value in recipe.items() if key not in ("steps", "batch", "head")}
@@ -84,7 +84,7 @@ def recipe_part(recipe: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in recipe.items() if value not in IDLE.get(key, ())}
 
 
-def lightning_part(config: Content) -> dict[str, Any]:
+def lightning_part(config: Content) -> Plain:
     """Callbacks and switches of Lightning's Trainer by which a result may change, for the identity;
     empty without any."""
     callbacks = {
@@ -98,6 +98,6 @@ def lightning_part(config: Content) -> dict[str, Any]:
     return {key: part for key, part in parts.items() if part}
 
 
-def machine_part(config: dict[str, Any]) -> dict[str, Any]:
+def machine_part(config: Plain) -> Plain:
     keys = (*MACHINE, "callbacks", "trainer", "scheme")
     return {key: config[key] for key in keys if key in config}

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from glob import escape
 from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from relpos.config.schema import RunConfig, Speed
 from relpos.errors import RelposError, one_line, say
 from relpos.files import digest, write_json
 from relpos.measures.measure import Measure, Results, chosen
 from relpos.measures.sample import Sample, is_toy, reads_toy
-from relpos.readers import check_recorded, fitted, read_json, unsealed
+from relpos.readers import Plain, check_recorded, fitted, read_json, unsealed
 from relpos.runs.networks import of_run
 from relpos.runs.run import Figures, Run, read_record, runs_root
 from relpos.runs.shelf import END
@@ -39,7 +39,7 @@ class KeptResults:
         results: as the measure returned them.
     """
 
-    meaning: dict[str, Any]
+    meaning: Plain
     results: Results
     share: int = END
 
@@ -49,7 +49,7 @@ class MeasureConfig(RunConfig):
     """What a measurement is called with: the dials of its measure, and the share of the network's
     training."""
 
-    dials: dict[str, Any]
+    dials: Plain
     share: int = END
     speed: Speed = field(default_factory=Speed)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from relpos.config.compose import resolved
 from relpos.config.schema import Content, RunConfig
@@ -13,6 +12,7 @@ from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store, tell, write_store
 from relpos.places import text_place
 from relpos.progress import reading
+from relpos.readers import Plain
 from relpos.runs.run import Figures, Run
 from relpos.stages.stage import Stage
 from relpos.stages.tokenizer import TokenizerStage
@@ -40,7 +40,7 @@ class StoreStage(Stage):
         corpus = corpus_of(config)
         source, name = corpus.source, type(corpus.source).__name__.lower()
         tokenizer = tokenizer or TokenizerStage.plan(config, corpus)
-        meaning: dict[str, Any] = {"heldout": source.heldout}
+        meaning: Plain = {"heldout": source.heldout}
         # The run's name says so, too: two stores of one text would differ by their hash alone.
         # the tokenizer's text stays as it stands, so that the pieces are the same
         if source.shuffle:

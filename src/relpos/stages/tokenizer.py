@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from relpos.config.schema import Content, Pieces, RunConfig
 from relpos.data.filehash import described
@@ -15,7 +14,7 @@ from relpos.places import expanded
 from relpos.pretrained.files import tokenizer_files
 from relpos.progress import reading
 from relpos.ranges import Width
-from relpos.readers import sha256
+from relpos.readers import Plain, sha256
 from relpos.runs.run import Figures, Run
 from relpos.stages.stage import Stage
 from relpos.stages.toy import Corpus, corpus_of
@@ -67,7 +66,7 @@ class TokenizerStage(Stage):
             raise RelposError(
                 f"tokenizer={path}: there is no such file, and no folder with a tokenizer"
             )
-        meaning: dict[str, Any] = (
+        meaning: Plain = (
             {"file": sha256(path)} if path.is_file() else {"files": described(files, folder)}
         )
         return cls.of("own", meaning, {"file": str(folder), "vocabulary": vocabulary})

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from relpos.data.source import READING, Toy
+from relpos.readers import Plain
 from relpos.runs.run import Figures, Run
 from relpos.stages.identity import Content
 from relpos.trust import instantiate
@@ -38,7 +39,7 @@ class Corpus:
     inputs: dict[str, Run]
 
     @cached_property
-    def meaning(self) -> dict[str, Any]:
+    def meaning(self) -> Plain:
         """Its part of an identity: what the files contain; of the toy language nothing, since its
         run is an input."""
         if self.inputs:
