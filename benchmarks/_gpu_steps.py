@@ -20,9 +20,9 @@ from relpos.data.objective import masked
 from relpos.data.passes import outputs
 from relpos.data.steps import MicroBatch
 from relpos.model.attention import kernels_used
+from relpos.model.build import classifier_on
 from relpos.model.heads import ReplacedTokens
 from relpos.model.precision import autocast, casting_once
-from relpos.train.network import classifier_on
 from relpos.train.optim import Recipe
 from relpos.train.prefetch import move
 from relpos.train.pretrain import Pretraining

@@ -17,25 +17,28 @@ import sys
 from pathlib import Path
 
 import torch
-from omegaconf import OmegaConf
 
 sys.path.insert(0, str(Path(__file__).parent))
 from _report import machine, write_results
 
 import relpos
+from relpos.config.compose import resolved
 from relpos.counter import fold
 from relpos.data.steps import Steps
 from relpos.data.store import Store
+from relpos.model.architecture import Architecture
 from relpos.model.attention import kernels_used
+from relpos.model.build import build
 from relpos.model.dropout import seed_dropout
+from relpos.model.kernels import Name
 from relpos.model.precision import autocast
+from relpos.ranges import parsed
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
-from relpos.train.network import network
 from relpos.train.optim import Recipe
 
 BATCH, LAST = 32, 50
-WAYS = {
+WAYS: dict[str, tuple[Name, int]] = {
     "compiled": ("compiled", 0),
     "fused": ("fused", 0),
     "eager": ("eager", 0),
@@ -78,17 +81,14 @@ def main() -> None:
 
 
 def losses(
-    store: Store, kernel: str, dropout_seed: int, precision: str, count: int
+    store: Store, kernel: Name, dropout_seed: int, precision: str, count: int
 ) -> torch.Tensor:
     """(steps,) the loss of each step."""
     torch.manual_seed(0)
     cfg = relpos.compose(
         "params", ["size=tiny", "position=composite", f"vocabulary={store.vocabulary}"]
     )
-    nodes = {
-        key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("size", "position", "conv")
-    }
-    model = network(nodes | {"vocabulary": store.vocabulary, "kernel": kernel}).train()
+    model = build(parsed(Architecture, resolved(cfg)), kernel).train()
     recipe = Recipe(lr=1e-3, warmup=30)
     optimizer = recipe.optimizer_of(model)
     schedule = recipe.scheduler(optimizer, count)

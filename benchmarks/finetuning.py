@@ -37,8 +37,8 @@ from relpos.data.task_batches import Encoded, TuningSteps, collate, encode, epoc
 from relpos.data.tasks import Task
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
+from relpos.model.build import classifier_on
 from relpos.model.dropout import seed_dropout
-from relpos.train.network import classifier_on
 from relpos.trust import instantiate
 
 BATCH, LENGTH, ROWS = 32, 128, 4000

@@ -23,6 +23,7 @@ from relpos.config.compose import resolved
 from relpos.data.passes import MULTIPLE, passes
 from relpos.data.steps import Steps
 from relpos.data.store import Store
+from relpos.model.architecture import Size
 from relpos.stages.operations import forward
 
 BATCH, LENGTH, STEPS = 128, 128, 40
@@ -74,7 +75,7 @@ def row(store: Store, packing: str) -> str:
         in_tiles(step[rows], n) for step in lengths for rows, n, _ in steps.shapes.deal(step)
     )
     padded = 1 - real / positions(cpu), 1 - scores / squares(cpu), 1 - scores / tiles
-    size = resolved(relpos.compose("params"))["size"]
+    size = Size(**resolved(relpos.compose("params"))["size"])
     tokens, score = forward(size, 0, store.vocabulary), forward(size, 1) - forward(size, 0)
     needed = tokens * real + score * scores
     on_cpu = 1 - needed / (tokens * real + score * squares(cpu))

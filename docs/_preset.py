@@ -15,8 +15,7 @@ from omegaconf import OmegaConf
 
 import relpos
 from relpos.config.conf import conf_dir
-from relpos.model.build import count
-from relpos.train.network import without_memory
+from relpos.model.build import count, without_memory
 
 AUTHORS = r"[A-Z][\w-]+(?: et al\.| & [A-Z][\w-]+)? \d{4}"
 BLOCK = r":\n\n((?: {4}.*\n)+)"  # formulas in an indented block of their own

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from omegaconf import OmegaConf
 
 from awake import Awake
 from linked import link_runs
@@ -217,15 +216,14 @@ def store(prepared: Path) -> Any:
 @pytest.fixture(scope="session")
 def _model_folder(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from relpos.config.compose import compose, resolved
-    from relpos.train.network import network
+    from relpos.model.architecture import Architecture
+    from relpos.model.build import build
+    from relpos.ranges import parsed
     from relpos.train.weights import save_model
 
     cfg = compose("params", ["size=tiny", "position=composite", f"vocabulary={tokenizer.size}"])
-    settings = {
-        key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("size", "position", "conv")
-    }
     folder = tmp_path_factory.mktemp("a_network")
-    save_model(folder, network(resolved(cfg)), settings | {"vocabulary": tokenizer.size}, tokenizer)
+    save_model(folder, build(parsed(Architecture, resolved(cfg))), tokenizer)
     return folder
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import torch
 
 from relpos.counter import normal
-from relpos.model.build import build
 from relpos.model.dropout import seed_dropout
-from schemes import CONVS, POSITIONS, SIZE, VOCABULARY, batch, preset
+from schemes import CONVS, POSITIONS, SIZE, VOCABULARY, batch, build, preset
 
 PATH = Path(__file__).parent / "golden" / "schemes.json"
 STEPS = 3

@@ -14,7 +14,8 @@ from torch import Tensor
 
 import reference
 from relpos.config.conf import conf_dir
-from relpos.model.build import build
+from relpos.model.architecture import Architecture, Size
+from relpos.model.build import assembled
 from relpos.model.conv import Conv, NoConv
 from relpos.model.heads import MaskedLM
 from relpos.model.position import Position, Scheme
@@ -106,6 +107,17 @@ def cases(group: str, names: list[str]) -> list[Any]:
     ]
 
 
+def build(
+    size: dict[str, Any],
+    position: Position,
+    vocabulary: int,
+    conv: Any = None,
+    kernel: Any = "auto",
+) -> Any:
+    """A masked language model of classes, with the weights that follow from torch's present seed."""
+    return assembled(Architecture(Size(**size), {}, {}, vocabulary), position, conv, kernel)
+
+
 def network(
     position: Position,
     conv: Any = NoConv,
@@ -119,7 +131,7 @@ def network(
     """A tiny float64 model whose parameters, biases too, are all away from zero. `size` replaces
     what SIZE says."""
     torch.manual_seed(seed)
-    model = build({**SIZE, **size}, position, vocabulary, conv, kernel).double()
+    model: MaskedLM = build({**SIZE, **size}, position, vocabulary, conv, kernel).double()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, dtype=torch.float64), alpha=spread)

@@ -83,22 +83,23 @@ def build(cfg: DictConfig) -> MaskedLM | Classifier:
 
     from relpos.config.compose import resolved
     from relpos.errors import RelposError
+    from relpos.model import build as building
+    from relpos.model.architecture import Architecture
+    from relpos.ranges import parsed
     from relpos.runs.plan import plan
-    from relpos.runs.run import stage_class
-    from relpos.train.network import network
+    from relpos.stages.stage import TrainingStage
 
     with torch.random.fork_rng(devices=[]):
-        if "stage" in cfg and stage_class(cfg.stage).trains:
-            planned: Any = plan(cfg)
-            return planned.model()[0]
-    if "size" not in cfg:
-        raise RelposError(
-            "this configuration has no network; those of pretrain, finetune, params, "
-            "cost and analyze have one"
-        )
-    with torch.random.fork_rng(devices=[]):
+        if "stage" in cfg and isinstance(planned := plan(cfg), TrainingStage):
+            return planned.model()
+        if "size" not in cfg:
+            raise RelposError(
+                "this configuration has no network; those of pretrain, finetune, params, "
+                "cost and analyze have one"
+            )
         torch.manual_seed(0)
-        return network(resolved(cfg))
+        network: MaskedLM = building.build(parsed(Architecture, resolved(cfg)))
+        return network
 
 
 def run(cfg: DictConfig | Plain) -> Run:

@@ -18,6 +18,7 @@ from functools import cache, wraps
 from pkgutil import resolve_name
 from typing import (
     Annotated,
+    Any,
     Literal,
     ParamSpec,
     TypeGuard,
@@ -85,6 +86,8 @@ CONTENT = "content"
 ONE_OR_MORE = "one or more"
 """Marks a list of which a single word may be typed without brackets."""
 Names = Annotated[list[str], ONE_OR_MORE]
+Node = dict[str, Any]
+"""A class by its `_target_`, and its arguments."""
 Count = Annotated[int, at_least(1)]
 Natural = Annotated[int, at_least(0)]
 Positive = Annotated[float, Range("above 0", 0, without=(0,))]

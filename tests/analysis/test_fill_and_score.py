@@ -20,18 +20,13 @@ TEXT = "the dogs, and cats sleep."
 
 @pytest.fixture(scope="module")
 def model(tokenizer: Tokenizer) -> MaskedLM:
-    from relpos.train.network import network
+    from relpos.model.architecture import Architecture, Size
+    from relpos.model.build import build
 
     torch.manual_seed(0)
-    size = {"layers": 1, "hidden": 16, "embedding": 8, "heads": 2, "ffn": 16, "max_positions": 24}
-    model = network(
-        {
-            "size": size,
-            "position": node("position", "absolute"),
-            "conv": node("conv", "none"),
-            "vocabulary": tokenizer.size,
-        }
-    )
+    size = Size(layers=1, hidden=16, embedding=8, heads=2, ffn=16, max_positions=24)
+    nodes = node("position", "absolute"), node("conv", "none")
+    model: MaskedLM = build(Architecture(size, *nodes, tokenizer.size))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(0, 0.3)

@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from relpos.analysis import properties as measured
-from relpos.model.build import build
 from relpos.model.position import Scheme, Terms
 from relpos.model.shape import Shape
-from schemes import SIZE, VOCABULARY, model_of
+from schemes import SIZE, VOCABULARY, build, model_of
 
 HAS = {
     "inductive": (

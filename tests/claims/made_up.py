@@ -13,9 +13,11 @@ import yaml
 from relpos.claims.verdict import Verdict
 from relpos.config.compose import compose, resolved
 from relpos.files import write_json, write_text
+from relpos.model.architecture import Architecture
+from relpos.model.build import build
+from relpos.ranges import parsed
 from relpos.results.scale import Scale, Scales, pretraining_scale
 from relpos.results.values import GLUE, Seed, Value
-from relpos.train.network import network
 
 SIZE = {"layers": 2, "hidden": 64, "ffn": 256, "max_positions": 16}
 TINY = [
@@ -139,13 +141,11 @@ def saved(
     folder: Path, change: Callable[[Any], None], *overrides: str, share: int | None = None
 ) -> Path:
     """The folder of a pre-training whose model, or whose snapshot, was changed by hand."""
-    from omegaconf import OmegaConf
-
     from relpos.train.weights import save_model, save_weights
 
     cfg = compose("params", [*TINY, *overrides])
     torch.manual_seed(0)
-    model = network(resolved(cfg))
+    model = build(parsed(Architecture, resolved(cfg)))
     with torch.no_grad():
         change(model)
     if share is not None:
@@ -153,10 +153,5 @@ def saved(
         save_weights(model, folder / "snapshots" / f"{share}.safetensors")
         return folder
     (folder / "model").mkdir(parents=True)
-    nodes = {
-        key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("size", "position", "conv")
-    }
-    save_model(
-        folder / "model", model, nodes | {"vocabulary": 40}, SimpleNamespace(save=lambda _: None)
-    )
+    save_model(folder / "model", model, SimpleNamespace(save=lambda _: None))
     return folder

@@ -9,9 +9,10 @@ from claims.made_up import only
 from relpos.claims.claim import load
 from relpos.claims.exact import AllProperties, Parameters, Proven, position_parameters
 from relpos.config.compose import compose, resolved
-from relpos.model.build import count
+from relpos.model.architecture import Architecture
+from relpos.model.build import build, count
+from relpos.ranges import parsed
 from relpos.results.scale import Scales
-from relpos.train.network import network
 from tests.packaging.links import ROOT
 
 NO_RUNS = Scales([])
@@ -62,5 +63,5 @@ def test_parameters_are_counted(
 @pytest.mark.parametrize("name", ["absolute", "tisa", "composite", "none"])
 def test_parameters_are_those_of_the_scheme_in_a_network(name: str) -> None:
     overrides = ["size=tiny", f"position={name}"]
-    counted = count(network(resolved(compose("params", overrides))))
+    counted = count(build(parsed(Architecture, resolved(compose("params", overrides)))))
     assert position_parameters(*overrides) == counted["position"]

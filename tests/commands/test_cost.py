@@ -6,6 +6,7 @@ import pytest
 
 import relpos
 from relpos.config.compose import called, composed, resolved
+from relpos.model.architecture import Size
 from relpos.runs.cost import Estimate, costs
 from relpos.runs.plan import plan
 from relpos.stages.operations import forward
@@ -52,8 +53,8 @@ def test_it_measures_a_step_and_predicts_all_of_them():
 )
 def test_the_head_computes_what_is_predicted(overrides, share):
     content = json.loads(called("cost", [*TINY, *overrides, "seconds=0"]))
-    size = resolved(composed("cost", TINY))["size"]
-    head = 2 * size["embedding"] * (size["hidden"] + 40)
+    size = Size(**resolved(composed("cost", TINY))["size"])
+    head = 2 * size.embedding * (size.hidden + 40)
     assert content["operations_per_token"] == pytest.approx(3 * (forward(size, 8) + share * head))
     run = plan(relpos.compose("pretrain", [*TINY, *overrides]))
     assert costs(run)["flops_per_token"] == pytest.approx(content["operations_per_token"])
@@ -70,5 +71,5 @@ def test_an_objective_of_the_users_own_says_what_the_head_computes(tmp_path, mon
         )
     )
     assert costs(run)["flops_per_token"] == pytest.approx(
-        3 * forward(run.meaning["size"], 8, 40, predicted=1.0)
+        3 * forward(Size(**run.meaning["size"]), 8, 40, predicted=1.0)
     )

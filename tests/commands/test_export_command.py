@@ -15,12 +15,14 @@ from relpos.cli import main
 from relpos.commands.export import _without_folders, card
 from relpos.data.tokenizer import Tokenizer
 from relpos.files import write_text
+from relpos.model.architecture import Architecture, Size
+from relpos.model.build import classifier_on
 from relpos.model.heads import Classifier
 from relpos.runs.networks import Network
 from relpos.runs.plan import plan
-from relpos.runs.run import read_record
+from relpos.runs.run import Record, read_record
 from relpos.tables import experiment
-from relpos.train.weights import load_model, read_model_config, save_model
+from relpos.train.weights import opened, save_model
 
 pytest.importorskip("transformers", reason="needs relpos[pretrained]")
 
@@ -43,10 +45,9 @@ def exported(capsys: pytest.CaptureFixture[str], run: Path, to: Path) -> dict[st
     return content
 
 
-def classifier(folder: Path) -> tuple[Classifier, dict[str, Any], Tokenizer]:
-    """A classifier on the encoder of a model folder, its settings and its tokenizer."""
-    settings = read_model_config(folder) | {"outputs": 2}
-    return Classifier(load_model(folder).encoder, 2), settings, Tokenizer.load(folder)
+def classifier(folder: Path) -> tuple[Classifier, Tokenizer]:
+    """A classifier on the encoder of a model folder, and its tokenizer."""
+    return classifier_on(opened(folder), 2, 0.1), Tokenizer.load(folder)
 
 
 def same(first: Path, second: Path) -> bool:
@@ -176,11 +177,11 @@ def test_a_command_with_an_open_quote_is_not_published() -> None:
 def test_no_name_in_a_card_is_markup(tmp_path: Path) -> None:
     folder = tmp_path / "a <img src=x> [b](http:c) `d`\n# Evil"
     folder.mkdir()
-    record = {"meaning": {"note": "```\n# Evil"}, "metrics": {"loss|x\n# Evil": 1.0}}
-    settings = {"size": {}, "position": {"_target_": "Composite"}, "conv": {"_target_": "NoConv"}}
-    said = card(
-        Network("run", folder, Path("weights"), record=record), settings, {"model_type": "relpos"}
-    )
+    record = Record(meaning={"note": "```\n# Evil"}, metrics={"loss|x\n# Evil": 1.0})
+    size = Size(layers=1, hidden=8, embedding=8, heads=2, ffn=8)
+    architecture = Architecture(size, {"_target_": "Composite"}, {"_target_": "NoConv"}, 9)
+    network = Network("run", folder, Path("weights"), record=record)
+    said = card(network, architecture, {"model_type": "relpos"})
     assert r"# a \<img src=x\> \[b\](http:c) \`d\` \# Evil" in said.splitlines()
     assert r"| loss\|x \# Evil | 1 |" in said.splitlines()
     assert "\n````yaml\n" in said

@@ -10,11 +10,11 @@ from torch import nn
 
 import reference
 from relpos.errors import RelposError
-from relpos.model.build import build, count
+from relpos.model.build import count
 from relpos.model.conv import NoConv
 from relpos.model.dropout import seed_dropout
 from relpos.model.position import Composite, NoPosition, Rope
-from schemes import SIZE, VOCABULARY, batch, preset
+from schemes import SIZE, VOCABULARY, batch, build, preset
 
 MODERN: dict[str, Any] = {
     "norm_first": True,

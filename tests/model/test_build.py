@@ -6,8 +6,9 @@ from typing import Any
 import torch
 import yaml
 
-from relpos.model.build import build, count
+from relpos.model.build import count
 from relpos.model.position import Composite
+from schemes import build
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from relpos.errors import RelposError
-from relpos.model.build import build
+from relpos.model.architecture import Size
 from relpos.model.dropout import seed_dropout
 from relpos.model.encoder import Encoder
 from relpos.model.heads import Classifier
@@ -17,6 +17,7 @@ from schemes import (
     SIZE,
     VOCABULARY,
     batch,
+    build,
     cases,
     check_loops,
     model_of,
@@ -135,9 +136,8 @@ def test_the_loss_is_that_of_the_next_token() -> None:
 
 
 def test_a_classifier_reads_the_last_real_token() -> None:
-    encoder = Encoder(
-        preset("position", "fixed"), vocabulary=VOCABULARY, **(SIZE | {"attention": "causal"})
-    )
+    size = Size(**SIZE | {"attention": "causal"})
+    encoder = Encoder(size, preset("position", "fixed"), vocabulary=VOCABULARY)
     classifier = Classifier(encoder, 3).eval()
     ids, mask = batch()
     torch.testing.assert_close(classifier(ids, mask)[1:], classifier(ids[1:, :6]))

@@ -11,7 +11,7 @@ import torch
 import relpos
 from model.conv_options import EVERY_OPTION, OPTIONS, QK
 from relpos.errors import RelposError
-from relpos.model.build import build, count
+from relpos.model.build import count
 from relpos.model.conv import (
     Canon,
     ConvBert,
@@ -26,7 +26,7 @@ from relpos.model.conv import (
 )
 from relpos.model.conv.projections import convolved_heads
 from relpos.model.position import Fixed, NoPosition, SynthesizerRandom
-from schemes import CONVS, SHAPE, SIZE, VOCABULARY, batch, model_of, preset
+from schemes import CONVS, SHAPE, SIZE, VOCABULARY, batch, build, model_of, preset
 
 ROWS = [
     ("none", "depthwise", 13_469_620),

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from relpos.errors import RelposError
+from relpos.model.architecture import Size
 from relpos.model.block import add_norm
-from relpos.model.build import build
 from relpos.model.conv import Conv
 from relpos.model.encoder import Encoder
 from relpos.model.position import Composite, NoPosition
 from relpos.model.precision import autocast
 from relpos.model.tokens import Tokens
-from schemes import SHAPE, SIZE, VOCABULARY, batch, model_of
+from schemes import SHAPE, SIZE, VOCABULARY, batch, build, model_of
 
 
 def test_no_mask_and_no_types_mean_all_real_and_all_type_zero() -> None:
@@ -121,7 +121,8 @@ def test_precision_is_one_of_two_words() -> None:
 
 def test_the_encoder_is_usable_without_hydra() -> None:
     position = lambda shape: Composite(shape, k=8, outside="zero")  # noqa: E731
-    encoder = Encoder(position, vocabulary=50, layers=1, hidden=16, embedding=8, heads=2, ffn=32)
+    size = Size(layers=1, hidden=16, embedding=8, heads=2, ffn=32)
+    encoder = Encoder(size, position, vocabulary=50)
     assert encoder(torch.randint(50, (2, 30))).shape == (2, 30, 16)
 
 

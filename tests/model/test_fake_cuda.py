@@ -10,9 +10,8 @@ import torch
 
 import relpos
 from relpos.errors import RelposError
-from relpos.model.build import build
 from relpos.model.heads import Classifier, ClassifierKind, MaskedLM, ReplacedTokens
-from schemes import CONVS, FULL, POSITIONS, SIZE, VOCABULARY, model_of, preset
+from schemes import CONVS, FULL, POSITIONS, SIZE, VOCABULARY, build, model_of, preset
 from schemes import SAMPLE as WAYS
 
 pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")

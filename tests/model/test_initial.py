@@ -7,9 +7,8 @@ import torch
 from torch import nn
 
 from relpos.counter import normal
-from relpos.model.build import build
 from relpos.model.initial import normal_, redraw, uniform_
-from schemes import POSITIONS, SIZE, VOCABULARY, preset
+from schemes import POSITIONS, SIZE, VOCABULARY, build, preset
 
 BITS = "cd42dc67e540"
 """Of the values below, the same with ATEN_CPU_CAPABILITY=default, avx2 and none."""

@@ -11,11 +11,10 @@ from torch import Tensor
 import reference
 from relpos.errors import RelposError
 from relpos.model import kernels
-from relpos.model.build import build
 from relpos.model.dropout import Draw, dropped, rescale
 from relpos.model.kernels import eager, fused
 from relpos.model.position import Fixed, Terms
-from schemes import SIZE, VOCABULARY
+from schemes import SIZE, VOCABULARY, build
 
 B, H, N, D, K = 2, 3, 9, 4, 2
 CPU = torch.device("cpu")

@@ -9,7 +9,7 @@ import generate
 import pytest
 
 import relpos
-from relpos.train.network import without_memory
+from relpos.model.build import without_memory
 from schemes import CONVS, FULL, POSITIONS
 from tests.packaging.links import ROOT
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from torch import nn
 from hosts import DEBERTA as DEBERTA_V2
 from hosts import all_in_float64, batch, host, outputs, saved, transformers
 from relpos.errors import RelposError
+from relpos.model.architecture import Architecture
+from relpos.model.build import build
 from relpos.pretrained.checkpoint import Checkpoint
 from relpos.pretrained.export import to_huggingface
-from relpos.train.network import network
-from relpos.train.weights import load_model
+from relpos.ranges import parsed
+from relpos.train.weights import opened
 
 SIZE = {
     "layers": 2, "hidden": 16, "embedding": 8, "heads": 4, "ffn": 24, "max_positions": 20, "dropout": 0.1, "attention_dropout": 0.1,
@@ -69,16 +72,16 @@ def settings(
 def drawn(described: dict[str, Any]) -> nn.Module:
     """The network of these settings in float64, every parameter drawn from N(0, 0.3²)."""
     torch.manual_seed(0)
-    model: nn.Module = network(described).double().eval()
+    model: nn.Module = build(parsed(Architecture, described)).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(0, 0.3)
     return model
 
 
-def exported(model: nn.Module, described: dict[str, Any], folder: Path) -> str:
+def exported(model: nn.Module, folder: Path) -> str:
     """Writes the two files; the class of `transformers` that opens them."""
-    config, weights = to_huggingface(model, described)
+    config, weights = to_huggingface(model)
     (folder / "config.json").write_text(json.dumps({"pad_token_id": 0} | config))
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     return str(config["architectures"][0])
@@ -107,7 +110,7 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_transformers_computes_the_same(name: str, tmp_path: Path) -> None:
     ours = drawn(NETWORKS[name])
-    assert exported(ours, NETWORKS[name], tmp_path) == name
+    assert exported(ours, tmp_path) == name
     theirs, info = getattr(transformers, name).from_pretrained(
         tmp_path, dtype=torch.float64, output_loading_info=True
     )
@@ -141,7 +144,7 @@ READ: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", READ)
 def test_a_checkpoint_that_came_in_leaves_as_it_came(kind: str, tmp_path: Path) -> None:
     checkpoint = Checkpoint(saved(host(kind, **READ[kind]), tmp_path))
-    config, weights = to_huggingface(load_model(tmp_path), checkpoint.settings)
+    config, weights = to_huggingface(opened(tmp_path))
     assert config["architectures"] == [kind]
     assert {key: checkpoint.config.get(key, value) for key, value in config.items()} == config
     assert weights.keys() <= checkpoint.tensors.keys()
@@ -151,7 +154,7 @@ def test_a_checkpoint_that_came_in_leaves_as_it_came(kind: str, tmp_path: Path) 
 
 def test_untied_heads_leave_with_their_table(tmp_path: Path) -> None:
     checkpoint = Checkpoint(saved(host("BertForMaskedLM", tie_word_embeddings=False), tmp_path))
-    config, weights = to_huggingface(load_model(tmp_path), checkpoint.settings)
+    config, weights = to_huggingface(opened(tmp_path))
     assert config["tie_word_embeddings"] is False
     assert weights.keys() == checkpoint.tensors.keys()
 
@@ -223,13 +226,13 @@ def test_what_transformers_does_not_have_is_refused_by_name(
     described: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(RelposError, match=reason):
-        to_huggingface(nn.Identity(), described)
+        to_huggingface(SimpleNamespace(architecture=parsed(Architecture, described)))
 
 
 def test_a_pooler_that_transformers_does_not_have_is_refused_by_name() -> None:
     described = settings(more={"head": {"kind": "none", "pooler": True}})
     with pytest.raises(RelposError, match="electra has no pooler.bias, pooler.weight"):
-        to_huggingface(drawn(described), described)
+        to_huggingface(drawn(described))
 
 
 def test_a_network_without_token_types_is_no_bert() -> None:
@@ -237,4 +240,4 @@ def test_a_network_without_token_types_is_no_bert() -> None:
     with pytest.raises(
         RelposError, match="bert has encoder.embedding.types.weight, this network has none"
     ):
-        to_huggingface(drawn(described), described)
+        to_huggingface(drawn(described))

@@ -21,7 +21,7 @@ from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.stages.pretrain import PretrainStage
 from relpos.train import pretrain
-from relpos.train.weights import load_model
+from relpos.train.weights import opened
 
 CAUSAL = ["size.attention=causal", "position=fixed"]
 
@@ -153,7 +153,7 @@ def _loss(model: MaskedLM, store: Store) -> float:
 
 def test_pretraining_minimises_the_loss_of_the_next_token(toy_runs: Path) -> None:
     run = execute(plan(compose("pretrain", [*TINY, *CAUSAL, "steps=40", "batch=16"])))
-    model: Any = load_model(run.path / "model")
+    model: Any = opened(run.path / "model")
     assert model.encoder.causal
     store = Store(run.inputs["store"].path)
     assert run.metrics["heldout_loss"] == pytest.approx(_loss(model, store), rel=1e-5)
@@ -165,5 +165,5 @@ def test_fine_tuning_goes_on_with_a_causal_network(toy_runs: Path) -> None:
     tuned = relpos.run(
         compose("finetune", ["task=rte", "intermediate=none", "steps=2", f"network={start.path}"])
     )
-    model: Any = load_model(tuned.path / "model")
+    model: Any = opened(tuned.path / "model")
     assert model.encoder.causal

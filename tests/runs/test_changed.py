@@ -10,11 +10,12 @@ import relpos
 from relpos.config.compose import compose
 from relpos.config.schema import Change
 from relpos.errors import RelposError
+from relpos.model.architecture import Architecture, HeadOptions, Size
+from relpos.model.build import build
 from relpos.model.position import Tisa
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
 from relpos.stages.change import change_positions, changed_position
-from relpos.train.network import network
 from schemes import SIZE, VOCABULARY, model_of, node
 
 IDS = torch.tensor([[5, 9, 7, 11, 6, 8]])
@@ -77,14 +78,9 @@ def test_the_settings_describe_the_changed_network(positions: str, reused: bool)
     encoder = model_of("absolute").float().eval().encoder
     change_positions(encoder, change, 12, seed=0)
     position = changed_position(node("position", "absolute"), change)
-    settings = {
-        "size": SIZE,
-        "position": position,
-        "conv": node("conv", "none"),
-        "vocabulary": VOCABULARY,
-        "head": {"kind": "none"},
-    }
-    built = network(settings).eval()
+    head = HeadOptions("none")
+    described = Architecture(Size(**SIZE), position, node("conv", "none"), VOCABULARY, head)
+    built = build(described).eval()
     built.load_state_dict(encoder.state_dict())
     torch.testing.assert_close(built(IDS), encoder(IDS))
 

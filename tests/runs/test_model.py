@@ -9,14 +9,19 @@ from safetensors.torch import load_file
 import relpos
 from relpos.config.compose import compose, resolved
 from relpos.errors import RelposError
-from relpos.model.build import count
+from relpos.model.architecture import Architecture
+from relpos.model.build import build, count, counted
 from relpos.model.heads import Classifier
+from relpos.ranges import parsed
 from relpos.runs import training
 from relpos.runs.plan import plan
-from relpos.train.network import counted_without_memory, network
 from schemes import presets
 
 TINY = ["size.layers=1", "batch=4", "length=16", "speed.threads=1", "steps=1"]
+
+
+def of(*overrides: str) -> Architecture:
+    return parsed(Architecture, resolved(compose("params", overrides)))
 
 
 def trained_from(
@@ -84,8 +89,8 @@ def test_a_command_without_a_network_is_refused(command: str) -> None:
 
 @pytest.mark.parametrize("position", presets("position"))
 def test_parameters_are_counted_without_memory(position: str) -> None:
-    cfg = compose("params", ["size=tiny", f"position={position}", "vocabulary=50", "size.layers=1"])
-    assert counted_without_memory(resolved(cfg)) == count(network(resolved(cfg)))
+    described = of("size=tiny", f"position={position}", "vocabulary=50", "size.layers=1")
+    assert counted(described) == count(build(described))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +99,7 @@ def test_parameters_are_counted_without_memory(position: str) -> None:
 )
 def test_too_many_parameters_are_one_line(overrides: list[str]) -> None:
     with pytest.raises(RelposError, match=r"parameters"):
-        counted_without_memory(resolved(compose("params", overrides)))
+        counted(of(*overrides))
 
 
 @pytest.mark.parametrize(
@@ -117,11 +122,9 @@ def test_what_cannot_be_built_is_refused_before_any_work(
 
 def test_any_list_of_schemes_can_be_merged() -> None:
     parts = "[{_target_: relpos.model.position.Fixed, k: 3}, {_target_: relpos.model.position.T5}]"
-    merged = counted_without_memory(
-        resolved(compose("params", ["size=tiny", "position=merge", f"position.parts={parts}"]))
-    )
+    merged = counted(of("size=tiny", "position=merge", f"position.parts={parts}"))
     alone = [
-        counted_without_memory(resolved(compose("params", ["size=tiny", *overrides])))
+        counted(of("size=tiny", *overrides))
         for overrides in (["position=fixed", "k=3"], ["position=t5"])
     ]
     assert merged["position"] == sum(part["position"] for part in alone)

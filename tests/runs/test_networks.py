@@ -13,7 +13,7 @@ from relpos.errors import RelposError
 from relpos.files import write_json, write_text
 from relpos.runs.networks import Network, labels, networks_of, resolve
 from relpos.runs.plan import plan
-from relpos.runs.run import read_record, runs_root
+from relpos.runs.run import Record, read_record, runs_root
 from relpos.stages.given import given_run
 
 NAME = "fixed-2x64-toy-seed0-0123456789ab"
@@ -143,7 +143,7 @@ def trained(name: str, position: str, conv: str = "NoConv", share: int = 100) ->
         "position": {"_target_": f"relpos.model.position.{position}"},
         "conv": {"_target_": f"relpos.model.conv.{conv}"},
     }
-    network = Network(name, Path(name), Path(name), Path(name), {"meaning": nodes})
+    network = Network(name, Path(name), Path(name), Path(name), Record(meaning=nodes))
     return network if share == 100 else network.at(share)
 
 

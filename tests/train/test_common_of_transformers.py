@@ -18,7 +18,8 @@ import torch
 
 from relpos.commands.export import write
 from relpos.data.tokenizer import Tokenizer
-from relpos.train.network import network
+from relpos.model.architecture import Architecture, Size
+from relpos.model.build import build
 from schemes import SIZE, node
 
 pytest.importorskip("transformers", reason="needs relpos[pretrained]")
@@ -111,9 +112,9 @@ def folders(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = Tokenizer.load(next((prepared / "tokenizer").glob("*/tokenizer.model")))
     root = tmp_path_factory.mktemp("folders")
     for name, (position, conv) in NETWORKS.items():
-        settings = {"size": SIZE, "position": position, "conv": conv, "vocabulary": tokenizer.size}
         torch.manual_seed(0)
-        write(root / name, network(settings), settings, tokenizer, str)
+        model = build(Architecture(Size(**SIZE), position, conv, tokenizer.size))
+        write(root / name, model, tokenizer, str)
     return root
 
 

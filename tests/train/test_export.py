@@ -17,8 +17,10 @@ from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.task_batches import collate, encode
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
+from relpos.model.architecture import Architecture
+from relpos.model.build import build
 from relpos.model.heads import Classifier
-from relpos.train.network import network
+from relpos.ranges import parsed
 from schemes import CONVS, POSITIONS, SIZE, node, sampled
 
 transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")
@@ -35,10 +37,8 @@ def tokenizer(prepared: Path) -> Tokenizer:
     return Tokenizer.load(next((prepared / "tokenizer").glob("*/tokenizer.model")))
 
 
-def made(
-    tokenizer: Tokenizer, size: dict[str, Any], position: str, conv: Any, **more: Any
-) -> tuple[Any, dict[str, Any]]:
-    """A network in float64 whose parameters are all away from zero, and its settings."""
+def made(tokenizer: Tokenizer, size: dict[str, Any], position: str, conv: Any, **more: Any) -> Any:
+    """A network in float64 whose parameters are all away from zero."""
     settings = {
         "size": SIZE | size,
         "position": node("position", position),
@@ -46,19 +46,19 @@ def made(
         "vocabulary": tokenizer.size,
     } | more
     torch.manual_seed(0)
-    model = network(settings).double().eval()
+    model = build(parsed(Architecture, settings)).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(0, 0.3)
-    return model, settings
+    return model
 
 
 def exported(
     tokenizer: Tokenizer, folder: Path, size: dict[str, Any], position: str, **more: Any
 ) -> Any:
     """A network without convolution, which has left into the folder."""
-    model, settings = made(tokenizer, size, position, node("conv", "none"), **more)
-    write(folder, model, settings, tokenizer, str)
+    model = made(tokenizer, size, position, node("conv", "none"), **more)
+    write(folder, model, tokenizer, str)
     return model
 
 
@@ -78,8 +78,8 @@ def theirs(folder: Path, auto: str = "AutoModelForMaskedLM") -> Any:
 def test_every_other_network_opens_with_both_libraries(
     position: str, conv: str, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    model, settings = made(tokenizer, {"activation": "relu"}, position, node("conv", conv))
-    config = write(tmp_path / "out", model, settings, tokenizer, str)
+    model = made(tokenizer, {"activation": "relu"}, position, node("conv", conv))
+    config = write(tmp_path / "out", model, tokenizer, str)
     ids, mask = batch(tokenizer)
     logits, real = model(ids, mask)[mask.bool()], mask.bool()
     host = theirs(tmp_path / "out")
@@ -121,11 +121,11 @@ def test_a_classifier_leaves_with_its_labels(
     tokenizer: Tokenizer,
     tmp_path: Path,
 ) -> None:
-    model, settings = made(
+    model = made(
         tokenizer, size, position, node("conv", "none"), outputs=3, head={"classifier": kind}
     )
     assert isinstance(model, Classifier)
-    write(tmp_path / "out", model, settings, tokenizer, str, ["no", "perhaps", "yes"])
+    write(tmp_path / "out", model, tokenizer, str, ["no", "perhaps", "yes"])
     host = theirs(tmp_path / "out", "AutoModelForSequenceClassification")
     ids, mask = batch(tokenizer)
     torch.testing.assert_close(host(ids, mask).logits, model(ids, mask), rtol=0, atol=1e-10)
@@ -138,8 +138,8 @@ def test_a_classifier_leaves_with_its_labels(
 def test_a_causal_network_predicts_the_next_token_there_with_our_loss(
     tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    model, settings = made(tokenizer, {"attention": "causal"}, "composite", node("conv", "none"))
-    config = write(tmp_path / "out", model, settings, tokenizer, str)
+    model = made(tokenizer, {"attention": "causal"}, "composite", node("conv", "none"))
+    config = write(tmp_path / "out", model, tokenizer, str)
     host = theirs(tmp_path / "out", "AutoModelForCausalLM")
     host.tie_weights()
     ids, mask = batch(tokenizer)
@@ -219,8 +219,8 @@ def test_a_network_that_would_see_other_tokens_than_expected_is_refused(
 def test_the_pipeline_fills_masks_as_we_do(
     position: str, size: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    model, settings = made(tokenizer, size, position, node("conv", "none"))
-    write(tmp_path / "out", model.float(), settings, tokenizer, str)
+    model = made(tokenizer, size, position, node("conv", "none"))
+    write(tmp_path / "out", model.float(), tokenizer, str)
     text = "the [MASK], and cats."
     answers = transformers.pipeline("fill-mask", model=str(tmp_path / "out"), top_k=3)(text)
     [guesses] = FillMask(model, tokenizer)(text, top=3)
@@ -232,8 +232,8 @@ def test_the_pipeline_fills_masks_as_we_do(
 
 
 def test_config_json_holds_no_path(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    model, settings = made(tokenizer, {}, "none", node("conv", "none"))
-    write(tmp_path / "out", model, settings, tokenizer, lambda config: json.dumps(config))
+    model = made(tokenizer, {}, "none", node("conv", "none"))
+    write(tmp_path / "out", model, tokenizer, lambda config: json.dumps(config))
     texts = [
         path.read_text() for path in (tmp_path / "out").iterdir() if path.suffix in (".json", ".md")
     ]

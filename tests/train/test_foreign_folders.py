@@ -18,7 +18,7 @@ from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
-from relpos.train.weights import load_model
+from relpos.train.weights import opened
 
 DEEP = "[" * 100_000
 BOMB = "a0: &a0 [x, x]\n" + "".join(
@@ -175,7 +175,7 @@ def test_damaged_weights_are_named_and_not_the_configuration(folder: Path) -> No
     snapshot.parent.mkdir()
     snapshot.write_bytes(b"half")
     with pytest.raises(RelposError, match=f"^cannot read {snapshot}: "):
-        load_model(snapshot)
+        opened(snapshot)
 
 
 def test_an_empty_tokenizer_is_named(folder: Path) -> None:

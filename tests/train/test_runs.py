@@ -13,6 +13,7 @@ from relpos.data.steps import Step, Steps
 from relpos.data.store import Store
 from relpos.data.tokenizer import SEP
 from relpos.errors import RelposError
+from relpos.model.architecture import Size
 from relpos.model.heads import MaskedLM
 from relpos.runs.cost import costs
 from relpos.runs.execute import execute
@@ -210,7 +211,9 @@ def test_the_first_of_two_stages_may_read_pairs_and_the_other_documents(toy_runs
 
 
 def rate(run: Run, length: int) -> float:
-    return forward(run.meaning["size"], length, run.inputs["tokenizer"].config.vocabulary or 0)
+    return forward(
+        Size(**run.meaning["size"]), length, run.inputs["tokenizer"].config.vocabulary or 0
+    )
 
 
 def test_the_surface_for_notebooks(toy_runs, drawing, monkeypatch):

@@ -18,8 +18,10 @@ import relpos
 from relpos.commands.export import write
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
+from relpos.model.architecture import Architecture
+from relpos.model.build import build
+from relpos.ranges import parsed
 from relpos.train import standalone
-from relpos.train.network import network
 from schemes import CONVS, FULL, POSITIONS, SIZE, node, sampled
 
 transformers = pytest.importorskip("transformers", reason="needs relpos[pretrained]")
@@ -109,11 +111,11 @@ def exported(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
         settings |= {"outputs": outputs} if outputs else {}
         torch.manual_seed(0)
-        model = network(settings).double().eval()
+        model = build(parsed(Architecture, settings)).double().eval()
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.normal_(0, 0.3)
-        write(root / name, model, settings, tokenizer, str)
+        write(root / name, model, tokenizer, str)
         torch.save(
             {"ids": ids, "mask": mask, "logits": model(ids, mask).detach()},
             root / name / "given.pt",
@@ -210,7 +212,8 @@ def carried(folder: Path, settings: dict[str, Any]) -> list[str]:
     """Imports the code of a network from a folder; all its lines."""
     folder.mkdir()
     (folder / "__init__.py").touch()
-    standalone.write(folder, settings)
+    architecture: Any = SimpleNamespace(**settings)
+    standalone.write(folder, architecture)
     import_module(f"{folder.name}.modeling_relpos")
     return [
         line
@@ -244,7 +247,7 @@ def test_a_scheme_of_the_users_own_travels_too(
     assert mine.__module__ == f"opened_{module}.own_{module}"
     monkeypatch.delenv("RELPOS_TRUST")
     with pytest.raises(RelposError, match=f"trust={module}"):
-        standalone.code(settings)
+        standalone.code(**settings)
     sys.modules.pop(module, None)
 
 
@@ -262,4 +265,4 @@ def test_what_a_scheme_of_the_users_own_imports_from_a_relative_place_is_refused
         RelposError,
         match=r"^module a_point: HALF is imported from .helper: write the full name of that module",
     ):
-        standalone.code({"position": {"_target_": "a_point.Mine"}, "conv": {}})
+        standalone.code({"_target_": "a_point.Mine"}, {})

@@ -13,20 +13,25 @@ from relpos.analysis.properties import properties, randomise
 from relpos.claims.verdict import Judgement, Verdict
 from relpos.config.compose import composed, resolved
 from relpos.config.conf import shipped
+from relpos.model.architecture import Architecture
+from relpos.model.build import build, counted
 from relpos.process import one_thread
+from relpos.ranges import parsed
 from relpos.results.scale import Scales
 from relpos.results.statistics import FAILS, HOLDS
-from relpos.train.network import counted_without_memory
-from relpos.train.network import network as build_network
 
 TINY = ["size=tiny", "size.hidden=16", "size.embedding=8", "size.heads=4", "size.ffn=16"]
 TINY += ["size.max_positions=16", "vocabulary=40", "k=2"]
 
 
+def architecture_of(*overrides: str) -> Architecture:
+    return parsed(Architecture, resolved(composed("params", overrides)))
+
+
 @cache
 def position_parameters(*overrides: str) -> int:
     """The number of parameters of the position scheme of these overrides."""
-    return int(counted_without_memory(resolved(composed("params", overrides)))["position"])
+    return int(counted(architecture_of(*overrides))["position"])
 
 
 @cache
@@ -34,7 +39,7 @@ def has_properties(name: str) -> dict[str, bool]:
     """Property of Table 1 → whether a scheme has it, see `relpos.analysis.properties`, tried on a
     tiny network in float64 with random weights; parameters are counted at size=base."""
     torch.manual_seed(0)
-    model = build_network(resolved(composed("params", [*TINY, f"position={name}"]))).double().eval()
+    model = build(architecture_of(*TINY, f"position={name}")).double().eval()
     randomise(model, seed=1)  # so that no term vanishes
     count = position_parameters(f"position={name}", "size=base")
     table = position_parameters("position=absolute", "size=base")

@@ -24,19 +24,19 @@ from relpos.files import digest, write_text
 from relpos.measures.measure import Drawing, Measure
 from relpos.measures.measured import seen
 from relpos.measures.sample import Sample
+from relpos.model.architecture import Architecture, class_of
+from relpos.model.build import build
 from relpos.model.encoder import encoder_of
 from relpos.model.heads import MaskedLM
 from relpos.places import expanded
 from relpos.process import set_threads
-from relpos.ranges import Count, Names, Threads
+from relpos.ranges import Count, Names, Threads, parsed
 from relpos.readers import Plain, read_yaml
 from relpos.results.plateau import NONE
 from relpos.results.scale import pretraining_scale
 from relpos.results.values import Value, read
 from relpos.runs.networks import networks_of
 from relpos.runs.run import runs_root
-from relpos.train.network import class_of
-from relpos.train.network import network as build_network
 from relpos.trust import instantiate
 
 FIGURES = {
@@ -165,7 +165,7 @@ def _model(described: NetworkKeys) -> tuple[MaskedLM, bool]:
     filled."""
     # The figure does not depend on numbers that were drawn before.
     torch.manual_seed(0)
-    model = build_network(described)
+    model = build(parsed(Architecture, described))
     return model, reveal(model.encoder.position)
 
 

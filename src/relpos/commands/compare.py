@@ -22,6 +22,7 @@ from relpos.data.store import Store
 from relpos.errors import RelposError, say
 from relpos.files import digest
 from relpos.measures.measure import Figure, measures
+from relpos.model.architecture import class_of
 from relpos.places import expanded
 from relpos.progress import bar
 from relpos.ranges import Count, Names, shown
@@ -40,7 +41,6 @@ from relpos.tables.render.cells import MISSING, SideTable, signed
 from relpos.tables.render.view import view_of
 from relpos.tables.rows import order_columns, rows_of
 from relpos.tables.table import Row, Table
-from relpos.train.network import class_of
 from relpos.train.weights import WEIGHTS
 
 GROUPS = ("position", "conv")

@@ -19,6 +19,8 @@ from relpos.counter import fold
 from relpos.data.objective import trained_for
 from relpos.errors import plural, say
 from relpos.files import write_json
+from relpos.model.architecture import Architecture
+from relpos.model.build import build, count, without_memory
 from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast
 from relpos.process import set_threads
@@ -27,7 +29,6 @@ from relpos.readers import Plain
 from relpos.runs.cost import RATE, hardware
 from relpos.runs.run import runs_root
 from relpos.stages.operations import forward
-from relpos.train.network import counted, description, network, without_memory
 from relpos.train.room import fitting_microbatch
 
 
@@ -71,15 +72,15 @@ def _counted(config: CostKeys) -> tuple[int, int]:
     Muon's matrices)."""
     # The network may be larger than this machine's memory.
     with without_memory():
-        model = network(vars(config))
-        total = int(counted(model)["total"])
+        model = build(parsed(Architecture, vars(config)))
+        total = int(count(model)["total"])
     of_muon = sum(matrix.numel() for matrix in config.recipe.matrices(model))
     return total, 4 * (4 * total - of_muon)
 
 
 def _masked(config: CostKeys) -> float:
     """The share of the tokens that are predicted."""
-    return trained_for(config.size, config.recipe.masking, config.steps).expected
+    return trained_for(config.size.causal, config.recipe.masking, config.steps).expected
 
 
 def _measured(config: CostKeys) -> Plain:
@@ -94,11 +95,7 @@ def _measured(config: CostKeys) -> Plain:
     device = torch.device(
         "cuda" if torch.cuda.is_available() and speed.accelerator != "cpu" else "cpu"
     )
-    model = (
-        network(description(vars(config), config.vocabulary) | {"kernel": speed.kernel})
-        .to(device)
-        .train()
-    )
+    model = build(parsed(Architecture, vars(config)), speed.kernel).to(device).train()
     # As in the training, so that its pass is measured.
     if speed.microbatch == "auto":
         fitting = fitting_microbatch(model.encoder, length, speed.accelerator)

@@ -19,6 +19,7 @@ from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError, printable, say
 from relpos.files import replacing_folder, write_json, write_text
 from relpos.measures.measure import NATS, Figure, MeasuredColumn, measures
+from relpos.model.architecture import Architecture, class_of
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.places import expanded
 from relpos.pretrained.export import to_huggingface
@@ -32,8 +33,7 @@ from relpos.runs.shelf import END, final
 from relpos.stages.measure import kept
 from relpos.tables import experiment
 from relpos.train import standalone
-from relpos.train.network import class_of
-from relpos.train.weights import WEIGHTS, read_model_config, save_tensors
+from relpos.train.weights import WEIGHTS, read_architecture, save_tensors
 
 LOAD = """from transformers import pipeline
 
@@ -90,7 +90,7 @@ def export(network: str, to: str, words: Positive | None) -> str:
     revisions = {".": source}
     if words is not None:
         revisions = _revisions(source, words)
-    settings = read_model_config(source.folder)
+    architecture = read_architecture(source.folder)
     labels = None
     match source.record:
         case {"meaning": {"task": {"labels": [*names]}}}:  # a regression has none
@@ -98,8 +98,8 @@ def export(network: str, to: str, words: Positive | None) -> str:
     _refuse_filled(target)
     with replacing_folder(target) as whole:  # all revisions or none
         for name, at in revisions.items():
-            text = partial(card, at, settings)
-            config = write(whole / name, at.load(), settings, at.tokenizer(), text, labels)
+            text = partial(card, at, architecture)
+            config = write(whole / name, at.load(), at.tokenizer(), text, labels)
     how = "AutoModel… of transformers, or relpos.load"
     if config["model_type"] == OWN:
         how = "import relpos, then AutoModel…, or relpos.load; without relpos AutoModel… with trust_remote_code=True"
@@ -124,7 +124,6 @@ def _revisions(network: Network, words: float) -> dict[str, Network]:
 def write(
     folder: Path,
     model: MaskedLM | Classifier,
-    settings: Config,
     tokenizer: Tokenizer,
     card: Callable[[Config], str],
     labels: list[str] | None = None,
@@ -135,8 +134,6 @@ def write(
     Args:
         folder: must not exist, or be empty.
         model: the network.
-        settings: its configuration: `size`, `position`, `conv`, `vocabulary`, of a classifier also
-            `outputs`.
         tokenizer: of the network.
         card: function that makes the text of the model card from the content of `config.json`.
         labels: names of a classifier's classes.
@@ -145,9 +142,9 @@ def write(
         RelposError: the folder has files, or cannot be written.
     """
     _refuse_filled(folder)
-    causal = model.encoder.causal
+    architecture, causal = model.architecture, model.encoder.causal
     try:
-        config, weights = to_huggingface(model, settings)
+        config, weights = to_huggingface(model)
     except RelposError:  # transformers has no such network; it opens ours after `import relpos`, or with the code in the folder
         head = "MaskedLM"
         if isinstance(model, Classifier):
@@ -155,7 +152,7 @@ def write(
         elif causal:
             head = "CausalLM"
         # A class of relpos.train.huggingface.
-        config = {"model_type": OWN, "architectures": [f"RelposFor{head}"], **settings}
+        config = {"model_type": OWN, "architectures": [f"RelposFor{head}"], **architecture.plain()}
         config["auto_map"] = standalone.AUTO_MAP
         weights = {name: value.detach() for name, value in model.named_parameters()}
     # Tensors in a file must be contiguous and may not share memory.
@@ -165,7 +162,7 @@ def write(
     }
     config["pad_token_id"] = tokenizer.pad
     config["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
-    types, second_type, open_end = settings["size"].get("token_types", 2), 0, causal
+    types, second_type, open_end = architecture.size.token_types, 0, causal
     if isinstance(model, Classifier):
         names = labels or [f"LABEL_{number}" for number in range(model.classifier.out_features)]
         config["id2label"] = dict(enumerate(names))
@@ -179,7 +176,7 @@ def write(
         write_json(temporary / "config.json", config)
         # A network of a class that transformers has needs no code of ours.
         if config["model_type"] == OWN:
-            standalone.write(temporary, settings)
+            standalone.write(temporary, architecture)
         # transformers' RoFormer has a table of positions, ours has none.
         longest = config.get("max_position_embeddings", model.encoder.position.max_length)
         # the fast tokenizer's file is its only one
@@ -198,23 +195,22 @@ def _refuse_filled(folder: Path) -> None:
         )
 
 
-def card(network: Network, settings: Config, config: Config) -> str:
+def card(network: Network, architecture: Architecture, config: Config) -> str:
     """The text of the card. Paths and host names are left out.
 
     Args:
         network: the exported network.
-        settings: the description of the network in its model folder: size, position, conv, …
+        architecture: of the network.
         config: content of the exported `config.json`.
     """
     # The run's folder may be a stranger's, so that interpolations in the file are not resolved.
     made_with = read_yaml(network.run / "config.yaml") if network.run else None
     is_own, name = config["model_type"] == OWN, "An encoder"
     task, example = "fill-mask", LOAD
-    match settings:
-        case {"outputs": _}:
-            task, example = "text-classification", CLASSIFIER
-        case {"size": {"attention": "causal"}}:
-            task, example, name = "text-generation", CAUSAL, "A decoder"
+    if architecture.outputs:
+        task, example = "text-classification", CLASSIFIER
+    elif architecture.size.causal:
+        task, example, name = "text-generation", CAUSAL, "A decoder"
     # Without a second `relpos`, the `model_type` of an exported network of ours.
     tags = list(dict.fromkeys(["relpos", str(config["model_type"])]))
     front = {
@@ -242,12 +238,12 @@ def card(network: Network, settings: Config, config: Config) -> str:
         f"---\n{_yaml(front)}---",
         f"# {_escaped((network.run or network.folder).resolve().name)}",
         *question,
-        f"{name} with the position scheme {class_of(settings['position'])} and the "
-        f"convolution {class_of(settings['conv'])}, {trained} {opens}",
+        f"{name} with the position scheme {class_of(architecture.position)} and the "
+        f"convolution {class_of(architecture.conv)}, {trained} {opens}",
         *(_fenced("python", code) for code in examples),
         *origin,
         *_record(network),
-        f"## Network\n\n{_fenced('yaml', _yaml(settings))}",
+        f"## Network\n\n{_fenced('yaml', _yaml(architecture.plain()))}",
         f"## Licence\n\n{LICENCE}",
     ]
     return "\n\n".join(parts) + "\n"

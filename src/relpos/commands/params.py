@@ -14,12 +14,13 @@ from relpos.config.compose import composed, resolved
 from relpos.config.conf import shipped
 from relpos.config.schema import NetworkKeys
 from relpos.errors import RelposError, nearest
+from relpos.model.architecture import Architecture
+from relpos.model.build import counted
 from relpos.progress import plain_console
+from relpos.ranges import parsed
 from relpos.readers import Plain
 from relpos.runs.networks import resolve
-from relpos.train.network import counted, counted_without_memory, without_memory
-from relpos.train.network import network as build_network
-from relpos.train.weights import read_model_config
+from relpos.train.weights import read_architecture
 
 _SUFFIX = "_parameters.csv"
 
@@ -29,11 +30,10 @@ def params(table: str | None, network: str | None, **described: Unpack[NetworkKe
     if table is not None:
         return show(table)
     if network is None:
-        numbers = counted_without_memory(described)
-    else:
-        with without_memory():  # the folder's configuration includes the head
-            numbers = counted(build_network(read_model_config(resolve(network).path)))
-    return json.dumps(numbers, ensure_ascii=False)
+        architecture = parsed(Architecture, described)
+    else:  # with the head that the folder has
+        architecture = read_architecture(resolve(network).path)
+    return json.dumps(counted(architecture), ensure_ascii=False)
 
 
 def papers() -> list[str]:
@@ -61,9 +61,8 @@ def lines(paper: str) -> list[Plain]:
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             # Counted on a network, not by formulas, which might repeat a mistake of the paper.
-            ours = counted_without_memory(resolved(composed("params", row["overrides"].split())))[
-                row["counts"]
-            ]
+            described = resolved(composed("params", row["overrides"].split()))
+            ours = counted(parsed(Architecture, described))[row["counts"]]
             printed, decimals = float(row["printed"]), int(row["decimals"])
             rounded = round(ours / 1e6, decimals) if decimals else ours
             result.append(

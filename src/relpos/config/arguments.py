@@ -241,7 +241,7 @@ def _with_recipe(command: str, overrides: list[str]) -> list[str]:
 def _size_of(name: str) -> str:
     """The preset size of similar width if the network is a folder; otherwise `base`, the size of
     most networks of the hub."""
-    from relpos.train.weights import model_folder, read_model_config
+    from relpos.train.weights import model_folder, read_architecture
 
     try:
         folder = model_folder(expanded(name))
@@ -261,7 +261,7 @@ def _size_of(name: str) -> str:
             width = read_config(folder).get("hidden_size")
             hidden = width if isinstance(width, int) else BASE
         elif folder.is_dir():
-            hidden = read_model_config(folder)["size"]["hidden"]
+            hidden = read_architecture(folder).size.hidden
     if hidden < 128:
         return "tiny"
     return "small" if hidden < 512 else "base"

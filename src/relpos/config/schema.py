@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
+from relpos.model.architecture import Size
 from relpos.ranges import (
     Arguments,
     As,
@@ -18,6 +19,7 @@ from relpos.ranges import (
     Count,
     Length,
     Natural,
+    Node,
     NotNegative,
     Rate,
     Threads,
@@ -43,7 +45,6 @@ else:  # they load torch, which those who only read runs do without
     Outside = Annotated[str, As("relpos.model.position.base:Outside")]
     Precision = Annotated[str, As("relpos.model.precision:Precision")]
     RecipeKeys = Annotated[dict, As("relpos.train.optim:RecipeKeys")]
-Size = Annotated[Plain, Arguments("relpos.model.encoder:Encoder")]
 
 WATCHING = ("pytorch_lightning.callbacks.lr_monitor.LearningRateMonitor",)
 """Callbacks that do not change a result."""
@@ -173,9 +174,9 @@ class TrainingConfig(Phase, RunConfig):
 
 
 class NetworkKeys(TypedDict):
-    size: Size
-    position: Plain
-    conv: Plain
+    size: Annotated[Node, Arguments(Size)]
+    position: Node
+    conv: Node
     vocabulary: Width
     k: Natural
     outside: Outside
@@ -188,8 +189,8 @@ class CostKeys:
 
     seconds: NotNegative
     size: Size
-    position: Plain
-    conv: Plain
+    position: Node
+    conv: Node
     vocabulary: Width
     recipe: RecipeKeys
     speed: Speed

@@ -279,14 +279,10 @@ next_tokens, diffused = NextTokens(), Diffused()
 
 
 def trained_for(
-    size: Plain,
-    masking: Masking,
-    steps: int,
-    objective: Plain | None = None,
+    causal: bool, masking: Masking, steps: int, objective: Plain | None = None
 ) -> Objective:
     """The objective of a pre-training: that of a node, or else the one that its recipe's `masking`
     names."""
-    causal = size.get("attention") == "causal"
     if objective:
         named: Objective = instantiate(objective, "objective")
         return named.on(causal)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from relpos.model.architecture import Activation, NormKind
 from relpos.model.dropout import Draw, drop, keep_bits, rescale, zero_dropped
 from relpos.model.precision import as_given
 
@@ -23,15 +24,13 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "silu": functional.silu,
 }
-Activation = Literal["gelu", "gelu_new", "relu", "silu"]
-NormKind = Literal["layer", "rms"]
 Norm = nn.LayerNorm | nn.RMSNorm
 
 
 @dataclass(frozen=True)
 class Block:
     """The choices of a layer; the defaults are the post-layer-norm BERT of the papers. See
-    `Encoder` for what each means."""
+    `Size` for what each means."""
 
     dropout: float = 0.1
     attention_dropout: float = 0.1

@@ -4,9 +4,9 @@ choices of later encoders."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import reduce
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.model import kernels
+from relpos.model.architecture import Architecture, Size
 from relpos.model.attention import Attention, LayerCall, convolved
-from relpos.model.block import Activation, Block, NormKind, add_norm, normed
+from relpos.model.block import Block, add_norm, normed
 from relpos.model.conv import Conv, NoConv
 from relpos.model.dropout import Draw, Dropout
 from relpos.model.kernels import layer_cpu, sweeps
@@ -24,7 +25,7 @@ from relpos.model.position.merge import name_of
 from relpos.model.precision import compute_dtype
 from relpos.model.shape import Ids, Mask, Shape
 from relpos.model.tokens import Tokens
-from relpos.ranges import Positive, Rate, Width, between, checked
+from relpos.ranges import Width, checked
 
 # numbers of words, or vectors in place of their rows of the table
 Words = Ids | Float[Tensor, "batch n embedding"]
@@ -193,28 +194,10 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """ids (B, n) → (B, n, hidden). `position` and `conv` are called with the Shape; `layers` counts
-    passes.
+    """ids (B, n) → (B, n, hidden). `position` and `conv` are called with the Shape.
 
     `pooler` is a linear map (hidden → hidden) that published checkpoints have for a classifier, and
     that only a classifier reads; encoders that are pre-trained here have none.
-
-    With `attention="causal"` token i sees the tokens j ≤ i alone, as in a decoder.
-
-    Args:
-        norm_first: norms stand before attention and feed-forward network and one behind the last
-            layer (Xiong et al. 2020, pre-LN), instead of behind both. The first layer's attention
-            has none where it reads the embedding's.
-        norm: `layer`, or `rms` (Zhang & Sennrich 2019, Eq. 4): no mean is subtracted and no shift
-            added.
-        glu: the feed-forward network is W_2 (act(a) ⊙ b), (a, b) = W_1 x, a and b of the width
-            `ffn` (Shazeer 2020).
-        bias: whether the linear maps of layers, embedding and head, and layer norms, add one. What
-            position schemes and convolutions bring keeps its own, and so does the bias of the
-            vocabulary.
-        qk_norm: a norm over each head's query and key (Henry et al. 2020; with gains, as Dehghani
-            et al. 2023 have it), which all heads of a layer share. Position schemes see and turn
-            what comes out of it.
 
     Raises:
         RelposError: `hidden` is not a multiple of `heads`; the position scheme and the convolution
@@ -222,52 +205,34 @@ class Encoder(nn.Module):
             attention is causal.
     """
 
+    architecture: Architecture
     pooler: nn.Linear | None
 
     @checked
     def __init__(
         self,
+        size: Size,
         position: Position,
         conv: Callable[[Shape], Conv] | None = None,
         *,
         vocabulary: Width,
-        layers: Annotated[int, between(1, 1_000)],
-        hidden: Width,
-        embedding: Width,
-        heads: Width,
-        ffn: Width,
-        max_positions: Width = 128,
-        dropout: Rate = 0.1,
-        attention_dropout: Rate = 0.1,
-        activation: Activation = "gelu",
-        norm_eps: Positive = 1e-12,
-        norm_first: bool = False,
-        norm: NormKind = "layer",
-        glu: bool = False,
-        bias: bool = True,
-        qk_norm: bool = False,
-        token_types: Annotated[int, between(0, 1_000_000)] = 2,
-        share_layers: bool = False,
-        attention: Literal["bidirectional", "causal"] = "bidirectional",
         kernel: kernels.Name = "auto",
     ) -> None:
         super().__init__()
+        hidden, embedding, heads, ffn = size.hidden, size.embedding, size.heads, size.ffn
         if hidden % heads:
             raise RelposError(f"hidden={hidden} is not a multiple of heads={heads}")
-        self.activation, self.kernel, self.causal = activation, kernel, attention == "causal"
-        self.block = block = Block(
-            dropout,
-            attention_dropout,
-            activation,
-            norm_eps,
-            norm_first=norm_first,
-            norm=norm,
-            glu=glu,
-            bias=bias,
-            qk_norm=qk_norm,
-        )
+        self.activation, self.kernel, self.causal = size.activation, kernel, size.causal
+        own = {part.name: getattr(size, part.name) for part in fields(Block)}
+        self.block = block = Block(**own)
         self.shape = shape = Shape(
-            heads, hidden // heads, hidden, embedding, layers, max_positions, block.inner(ffn)
+            heads,
+            hidden // heads,
+            hidden,
+            embedding,
+            size.layers,
+            size.max_positions,
+            block.inner(ffn),
         )
         # Whatever a scheme or a convolution draws, the rest of the network draws the same: the rows
         # of a table are paired.
@@ -275,7 +240,8 @@ class Encoder(nn.Module):
             # A seed of its own, so that the convolution does not draw the same numbers as the
             # scheme.
             torch.default_generator.manual_seed(int(torch.randint(1 << 62, (), device="cpu")))
-            convs = [(conv or NoConv)(shape) for _ in range(1 if share_layers else layers)]
+            number = 1 if size.share_layers else size.layers
+            convs = [(conv or NoConv)(shape) for _ in range(number)]
         with torch.random.fork_rng(devices=[]):
             self.position = position(replace(shape, heads=convs[0].scored_heads or heads))
         convs[0].check_position(self.position)
@@ -288,7 +254,7 @@ class Encoder(nn.Module):
             raise RelposError(
                 f"size.attention=causal: {ahead} reads what stands on the right of a token"
             )
-        self.embedding = Embedding(shape, vocabulary, token_types, block, kernel)
+        self.embedding = Embedding(shape, vocabulary, size.token_types, block, kernel)
 
         def layer(number: int, conv: Conv) -> Layer:
             made = Attention(shape, self.position.projections, conv, block, kernel)
@@ -299,11 +265,11 @@ class Encoder(nn.Module):
                 made,
                 ffn,
                 block,
-                normed=number == 0 and embedding == hidden and not share_layers,
+                normed=number == 0 and embedding == hidden and not size.share_layers,
             )
 
         self.layers = nn.ModuleList(layer(number, conv) for number, conv in enumerate(convs))
-        self.norm = block.norm_of(hidden) if norm_first else nn.Identity()
+        self.norm = block.norm_of(hidden) if size.norm_first else nn.Identity()
         # Known as a module from the start, so that a published checkpoint may put one in its place.
         self.register_module("pooler", None)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int, Real, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
+from relpos.model.architecture import Architecture, ClassifierKind
 from relpos.model.block import ACTIVATIONS, Block
 from relpos.model.dropout import Dropout
 from relpos.model.encoder import Encoder
@@ -80,6 +81,8 @@ class MaskedLM(nn.Module):
         tied: the logits are products with the encoder's word table; false: with a table of the
             head's own.
     """
+
+    architecture: Architecture
 
     def __init__(self, encoder: Encoder, activation: str | None = None, tied: bool = True) -> None:
         super().__init__()
@@ -173,6 +176,8 @@ class ReplacedTokens(nn.Module):
     a replaced one.
     """
 
+    architecture: Architecture
+
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
         self.encoder = encoder
@@ -191,9 +196,6 @@ class ReplacedTokens(nn.Module):
         return self.output(self.activation(self.dense(x))).squeeze(-1)
 
 
-ClassifierKind = Literal["plain", "jiant", "mean", "jiant_mean"]
-
-
 class Classifier(nn.Module):
     """Encoder → pooler (linear, tanh, on the first token, or on the last real one if the encoder is
     causal) → dropout → linear to the labels; one label means regression.
@@ -203,6 +205,8 @@ class Classifier(nn.Module):
             on top of a pooled output; `mean` gives the pooler the mean of the outputs at real
             tokens, as sentence encoders do (Reimers & Gurevych 2019, §3); `jiant_mean` does both.
     """
+
+    architecture: Architecture
 
     def __init__(
         self, encoder: Encoder, labels: int, dropout: float = 0.1, kind: ClassifierKind = "plain"

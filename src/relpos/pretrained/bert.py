@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from relpos.model.architecture import HeadOptions
 from relpos.pretrained.family import (
     ABSOLUTE,
     NO_DECODER,
@@ -18,7 +19,6 @@ from relpos.pretrained.family import (
     ConfigKey,
     Family,
     HeadLayout,
-    HeadOptions,
     Weight,
     activation,
     classifier,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -13,13 +13,14 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from relpos.errors import RelposError
+from relpos.model.architecture import HeadOptions
 from relpos.pretrained.families import FAMILIES
-from relpos.pretrained.family import Config, Family, HeadLayout, HeadOptions, Weight, names_of
+from relpos.pretrained.family import Config, Family, HeadLayout, Weight, names_of
 from relpos.pretrained.files import CONFIG, read_config
-from relpos.pretrained.mapping import completed, from_config, listed, read
+from relpos.pretrained.mapping import from_config, listed, read
 from relpos.pretrained.stored import read_weights, wrapper
 
 OTHER_HEADS = {
@@ -132,7 +133,7 @@ class Checkpoint:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """Our configuration of the network: `size`, `position`, `conv`, `vocabulary`, and `head` or
+        """The content of our `config.yaml`: `size`, `position`, `conv`, `vocabulary`, and `head` or
         `outputs`."""
         if self.family.refused:
             raise RelposError(
@@ -148,13 +149,8 @@ class Checkpoint:
             # The weights tell the number of classes; config.json need not.
             bias = self.tensors.get(self._classifier.weights[-1].theirs)
             return settings | {"outputs": 1 if bias is None else len(bias)}
-        head = HeadOptions("none")
-        if self.head:
-            head = self.head.head
-        described = replace(head, pooler=self._has_pooler).settings
-        if described:
-            settings["head"] = described
-        return settings
+        head = self.head.head if self.head else HeadOptions("none")
+        return settings | {"head": asdict(replace(head, pooler=self._has_pooler))}
 
     @property
     def _classifier(self) -> HeadLayout | None:
@@ -183,19 +179,19 @@ class Checkpoint:
                     f"{OTHER_HEADS['TokenClassification']}"
                 )
 
-    def fill(self, model: nn.Module) -> None:
-        """Assigns the weights to a network made from `settings`; they keep the number format in
+    def fill(self, model: Any) -> None:
+        """Assigns the weights to a network of these `settings`; they keep the number format in
         which they are stored.
 
         Raises:
             RelposError: a weight is missing, unknown, or of another shape; names it.
         """
-        size = completed(self.settings["size"], "size")
+        size = model.architecture.size
         weights = listed(self.family, self.head, size, self._has_pooler, self.prefix)
         parameters = {name: tuple(value.shape) for name, value in model.named_parameters()}
         try:
             state = {
-                weight.ours: read(weight, self.tensors, parameters[weight.ours], size["heads"])
+                weight.ours: read(weight, self.tensors, parameters[weight.ours], size.heads)
                 for weight in weights
             }
         except RelposError as error:

@@ -9,6 +9,7 @@ ours does not have.
 from __future__ import annotations
 
 from relpos.errors import RelposError
+from relpos.model.architecture import HeadOptions
 from relpos.pretrained.bert import AFTER_ATTENTION, DISTILBERT, MASKED_LM
 from relpos.pretrained.family import (
     SIZE,
@@ -16,7 +17,6 @@ from relpos.pretrained.family import (
     ConfigKey,
     Family,
     HeadLayout,
-    HeadOptions,
     Weight,
     weights,
 )

@@ -3,19 +3,19 @@ has no such network."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from relpos.errors import RelposError
+from relpos.model.architecture import Architecture
 from relpos.pretrained.families import FAMILIES
-from relpos.pretrained.family import Config, Family, HeadLayout, HeadOptions
-from relpos.pretrained.mapping import completed, listed, to_config, write
+from relpos.pretrained.family import Config, Family, HeadLayout
+from relpos.pretrained.mapping import listed, to_config, write
 
 
-def to_huggingface(
-    network: nn.Module, settings: Config
-) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def to_huggingface(network: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The content of `config.json`, and name → weight.
 
     `absolute` becomes BERT where the embedding is as wide as the layers, else ELECTRA, or ALBERT
@@ -25,36 +25,33 @@ def to_huggingface(
 
     Args:
         network: a `MaskedLM`, a `Classifier`, a `ReplacedTokens` or an `Encoder`.
-        settings: its configuration as in a model folder's config.yaml: `size`, `position`, `conv`,
-            `vocabulary`, `head` or `outputs`.
 
     Raises:
         RelposError: `transformers` has no such network; names the key and the reason.
     """
-    family = family_of(settings)
-    config = to_config(family, settings)
-    head = _head(family, settings)
+    architecture = network.architecture
+    family = family_of(architecture)
+    config = to_config(family, asdict(architecture))
+    head = _head(family, architecture)
     # `tie_word_embeddings` is written even where it is the default, so that the file says it.
     config |= {
         "architectures": [family.architecture(head)],
         "tie_word_embeddings": head is None or head.head.tied,
     }
-    if "outputs" in settings:
-        config["id2label"] = {
-            str(number): f"LABEL_{number}" for number in range(settings["outputs"])
-        }
-    return config, _weights(network, family, head, settings, config)
+    if outputs := architecture.outputs:
+        config["id2label"] = {str(number): f"LABEL_{number}" for number in range(outputs)}
+    return config, _weights(network, family, head, config)
 
 
-def family_of(settings: Config) -> Family:
+def family_of(architecture: Architecture) -> Family:
     """The family of a network, by its position scheme, its convolution and its size.
 
     Raises:
         RelposError: there is none.
     """
-    size = completed(settings["size"], "size")
-    position, conv = (settings[key]["_target_"].rpartition(".")[2] for key in ("position", "conv"))
-    if size["attention"] == "causal":
+    size, nodes = architecture.size, (architecture.position, architecture.conv)
+    position, conv = (node["_target_"].rpartition(".")[2] for node in nodes)
+    if size.causal:
         raise RelposError(
             "size.attention=causal: transformers has encoders of these families "
             "alone, and no decoder"
@@ -62,9 +59,9 @@ def family_of(settings: Config) -> Family:
     if conv not in ("NoConv", "ConvBert"):
         raise RelposError(f"conv={conv}: transformers has no encoder with this convolution")
     name = BY_CLASSES.get((position, conv))
-    if name == "bert" and size["embedding"] != size["hidden"]:
-        name = "albert" if size["share_layers"] else "electra"
-    elif size["share_layers"]:
+    if name == "bert" and size.embedding != size.hidden:
+        name = "albert" if size.share_layers else "electra"
+    elif size.share_layers:
         alone = "in transformers ALBERT alone shares its layers, and widens embeddings"
         raise RelposError(f"share_layers=true, position={position}, conv={conv}: {alone}")
     if name is None:
@@ -84,11 +81,9 @@ BY_CLASSES = {
 """Position scheme and convolution → `model_type`."""
 
 
-def _head(family: Family, settings: Config) -> HeadLayout | None:
+def _head(family: Family, architecture: Architecture) -> HeadLayout | None:
     """The family's head that computes the same as the network's; None for an encoder alone."""
-    own, kind = HeadOptions(**settings.get("head") or {}), "classifier"
-    if "outputs" not in settings:
-        kind = own.kind
+    own, kind = architecture.head, architecture.kind
     if kind == "none":
         return None
     if own.classifier != "plain":
@@ -102,7 +97,7 @@ def _head(family: Family, settings: Config) -> HeadLayout | None:
     if kind != "masked_lm":
         return layouts[0]
     layout = next(layout for layout in layouts if layout.head.tied == own.tied)
-    of_layers = completed(settings["size"], "size")["activation"]
+    of_layers = architecture.size.activation
     needed, activation = layout.head.activation or of_layers, own.activation or of_layers
     if activation != needed:
         raise RelposError(
@@ -112,12 +107,12 @@ def _head(family: Family, settings: Config) -> HeadLayout | None:
 
 
 def _weights(
-    network: nn.Module, family: Family, head: HeadLayout | None, settings: Config, config: Config
+    network: Any, family: Family, head: HeadLayout | None, config: Config
 ) -> dict[str, Tensor]:
     parameters = {name: value.detach() for name, value in network.named_parameters()}
-    size = completed(settings["size"], "size")
+    size, kind = network.architecture.size, network.architecture.kind
     # With a point in front, because names of an encoder alone begin with `pooler`.
-    pooler = "outputs" not in settings and any(".pooler." in f".{name}" for name in parameters)
+    pooler = kind != "classifier" and any(".pooler." in f".{name}" for name in parameters)
     prefix = ""
     if head:
         prefix = family.prefix
@@ -127,7 +122,7 @@ def _weights(
         if weight.ours not in parameters:  # token types, of which a network may have none
             raise RelposError(f"{family.model_type} has {weight.ours}, this network has none")
         parameter = parameters.pop(weight.ours)
-        weights.update(write(weight, parameter, size["heads"]))
+        weights.update(write(weight, parameter, size.heads))
         # The bias of the words: transformers has it twice where the table of the words is another,
         # and computes with the first.
         if weight.also and not config["tie_word_embeddings"]:

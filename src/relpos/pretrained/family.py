@@ -17,6 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from relpos.errors import RelposError
+from relpos.model.architecture import Activation, HeadOptions
 
 Config = Mapping[str, Any]
 """The content of a `config.json`; or our configuration of a network, its settings."""
@@ -112,32 +113,13 @@ def names_of(weights: Iterable[Weight]) -> set[str]:
 
 
 @dataclass(frozen=True)
-class HeadOptions:
-    """`head` in our configuration, see `relpos.model.build.HeadSettings`."""
-
-    kind: str = "masked_lm"
-    tied: bool = True
-    activation: str | None = None
-    classifier: str = "plain"
-    pooler: bool = False
-    outputs: int = 0
-
-    @property
-    def settings(self) -> dict[str, object]:
-        """The keys that do not have their usual value."""
-        return {
-            key: value for key, value in vars(self).items() if value != getattr(HeadOptions, key)
-        }
-
-
-@dataclass(frozen=True)
 class HeadLayout:
     """A head on the encoder.
 
     Args:
         name: of the class in `transformers`, behind the family's.
         weights: of the head.
-        head: in our configuration; a classifier has `outputs` instead.
+        head: in our configuration, where a classifier has `outputs`, too.
     """
 
     name: str
@@ -150,7 +132,7 @@ def masked_lm(
     bias: str,
     decoder: str,
     decoder_bias: str = "",
-    activation: str | None = None,
+    activation: Activation | None = None,
 ) -> tuple[HeadLayout, HeadLayout]:
     """The language-modelling head that predicts with the word table, and the one with a table of
     its own.

@@ -5,7 +5,7 @@ lists."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from relpos.errors import RelposError
-from relpos.model.encoder import Encoder
+from relpos.model.architecture import Size
 from relpos.pretrained.family import Config, ConfigKey, Family, HeadLayout, Weight
 from relpos.pretrained.stored import check_numbers
 from relpos.trust import find
@@ -85,7 +85,7 @@ def _leaves(template: object, ours: Any, path: str) -> Iterator[tuple[str, Any, 
     """Path in our configuration, what the template has there, and our value."""
     if isinstance(template, Mapping):
         complete = ours
-        if path:
+        if "_target_" in ours:
             complete = completed(ours, path)
         for name, part in template.items():
             yield from _leaves(part, complete[name], f"{path}.{name}" if path else name)
@@ -101,31 +101,27 @@ def _leaves(template: object, ours: Any, path: str) -> Iterator[tuple[str, Any, 
 def completed(node: Config, path: str) -> Config:
     """The arguments of a constructor at this path of our configuration; what is left out has its
     default."""
-    target: Callable[..., object] = Encoder
-    if path != "size":
-        target = find(node["_target_"], path.partition(".")[0], f"{path}._target_")
+    target = find(node["_target_"], path.partition(".")[0], f"{path}._target_")
     parameters = inspect.signature(target).parameters
     return {name: parameter.default for name, parameter in parameters.items()} | dict(node)
 
 
 def listed(
-    family: Family, head: HeadLayout | None, size: Config, pooler: bool, prefix: str
+    family: Family, head: HeadLayout | None, size: Size, pooler: bool, prefix: str
 ) -> list[Weight]:
     """Every weight of a network of this size, under full names on both sides.
 
     Args:
-        size: completed.
         pooler: whether the encoder has a pooler.
         prefix: before the names of the encoder's weights in the checkpoint.
     """
     parts = [(weight, 0) for weight in family.encoder]
-    if size["embedding"] != size["hidden"]:
+    if size.embedding != size.hidden:
         parts += [(weight, 0) for weight in family.widen]
     if pooler:
         parts += [(weight, 0) for weight in family.pooler]
-    layers = size["layers"]
-    if size["share_layers"]:
-        layers = 1  # with weights of its own
+    # shared layers are one with weights of its own
+    layers = 1 if size.share_layers else size.layers
     for number in range(layers):
         parts += [(weight, number) for weight in family.layer if number >= weight.since]
     # Without a head the network is the encoder itself.

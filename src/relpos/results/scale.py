@@ -36,6 +36,7 @@ from typing import Literal
 
 from relpos.config.compose import composed, resolved
 from relpos.config.conf import key_of
+from relpos.model.architecture import class_of
 from relpos.pretrained.files import name_of
 from relpos.ranges import shown
 from relpos.readers import fitted
@@ -58,7 +59,6 @@ from relpos.results.values import (
 )
 from relpos.runs.shelf import END
 from relpos.stages.identity import other_layers
-from relpos.train.network import class_of
 from relpos.train.optim import Recipe
 
 MEAN = "glue"

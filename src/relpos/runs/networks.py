@@ -17,6 +17,7 @@ from typing import Any
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError, nearest, refuse_unknown
+from relpos.model.architecture import scheme_name
 from relpos.model.heads import MaskedLM
 from relpos.places import expanded
 from relpos.pretrained.files import (
@@ -31,8 +32,7 @@ from relpos.readers import read_yaml
 from relpos.runs.run import Record, input_of, read_record, runs_root
 from relpos.runs.shelf import END, SNAPSHOTS, snapshot, snapshots
 from relpos.runs.table_file import FILE, runs_by_row, table_folder
-from relpos.train.network import scheme_name
-from relpos.train.weights import WEIGHTS, load_model, read_model_config
+from relpos.train.weights import WEIGHTS, opened, read_architecture
 
 KINDS = {"pretrain": "pre-training", "finetune": "fine-tuning"}
 """Stage whose runs hold a network → what such a run is called."""
@@ -86,7 +86,7 @@ class Network:
 
     @property
     def path(self) -> Path:
-        """What `relpos.train.weights.load_model` takes: the model folder, or a snapshot's file."""
+        """What `relpos.train.weights.opened` takes: the model folder, or a snapshot's file."""
         return self.weights if self.is_snapshot else self.folder
 
     @property
@@ -97,7 +97,7 @@ class Network:
     def load(self) -> Any:
         """The network in evaluation mode, with whatever head it has, in the number format in which
         it is stored."""
-        return load_model(self.path)
+        return opened(self.path)
 
     def masked_lm(self) -> MaskedLM:
         """The network in evaluation mode and float32, in which everything is measured.
@@ -122,7 +122,7 @@ class Network:
         if self.is_pretraining:  # its weights may be elsewhere
             return
         start = self.record.inputs.get("start")
-        if start or "outputs" in read_model_config(self.folder):
+        if start or read_architecture(self.folder).outputs:
             hint = f", {input_of(self.run, 'start')}" if self.run and start else ""
             named = self.run or self.folder
             raise RelposError(
@@ -206,10 +206,10 @@ def labels(networks: Sequence[Network]) -> list[str]:
 def _scheme(network: Network) -> str:
     """Position and convolution, as the run's meaning has them; the name of a network whose training
     is not known."""
-    meaning = network.record.meaning
-    if not (meaning.get("position") and meaning.get("conv")):
-        return network.name
-    return scheme_name(meaning) + f" at {network.share} %" * network.is_snapshot
+    match network.record.meaning:
+        case {"position": position, "conv": conv}:
+            return scheme_name(position, conv) + f" at {network.share} %" * network.is_snapshot
+    return network.name
 
 
 def _from_path(name: str, path: Path, store: Path | None) -> Network:

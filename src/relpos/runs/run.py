@@ -95,8 +95,6 @@ class Run(OfStage):
     version: ClassVar[int] = 0
     """Bumped when a change of code alters the results of the stage; the golden values of the tests
     make such a change visible."""
-    trains: ClassVar[bool] = False
-    """Whether the stage has a network and steps."""
     shared: ClassVar[bool] = False
     """Whether its steps are divided among processes."""
 

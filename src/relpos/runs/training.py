@@ -23,6 +23,7 @@ from pytorch_lightning.profilers import AdvancedProfiler, SimpleProfiler
 from relpos.config.schema import WATCHING, TrainingConfig
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError, say, with_class
+from relpos.model.architecture import Architecture, scheme_name
 from relpos.model.attention import kernels_used
 from relpos.model.encoder import Encoder
 from relpos.model.precision import has_bf16
@@ -43,7 +44,6 @@ from relpos.train.checkpoint_files import newest
 from relpos.train.group import LONG, Group
 from relpos.train.loggers import Bar, JsonLines, conclude, identified, log_again, made
 from relpos.train.module import Training
-from relpos.train.network import description, scheme_name
 from relpos.train.prefetch import StepsData
 from relpos.train.pretrain import Pretraining
 from relpos.train.recorded import CudaGraphs, Recorder
@@ -64,7 +64,6 @@ class Parts:
     Args:
         module: the network, its update and what is logged.
         data: the steps and what is evaluated.
-        settings: the description of the network in a model folder.
         tokenizer: of the network.
         microbatch: examples of full length in a forward pass.
         constant: the step after which the rate falls; None if no other run can share the steps
@@ -73,7 +72,6 @@ class Parts:
 
     module: Training
     data: StepsData
-    settings: dict[str, Any]
     tokenizer: Tokenizer
     microbatch: int
     constant: int | None = None
@@ -146,7 +144,7 @@ def _config(run: Run) -> TrainingConfig:
 
 def keep(run: Run, parts: Parts, trainer: pl.Trainer, metrics: Figures) -> None:
     """Writes the trained network into `model/`, and its final figures into the logs."""
-    save_model(run.path / "model", parts.module.model, parts.settings, parts.tokenizer)
+    save_model(run.path / "model", parts.module.model, parts.tokenizer)
     conclude(trainer.loggers, figures(metrics))
 
 
@@ -229,7 +227,10 @@ def _trainer(run: Run, parts: Parts, evaluations: int, start: Start) -> pl.Train
     loggers: list[Any] = []
     if group.first:
         callbacks += [Bar(run.name, module.steps)]
-        loggers = [JsonLines(run.path / LOGGED, start.step), *_more_loggers(run, parts.settings)]
+        loggers = [
+            JsonLines(run.path / LOGGED, start.step),
+            *_more_loggers(run, module.model.architecture),
+        ]
     return pl.Trainer(
         accelerator=speed.accelerator,
         devices=_device(speed.accelerator, group),
@@ -402,9 +403,8 @@ def _restoring(path: Path | None, is_done: Callable[[], bool] = lambda: False) -
         ) from error
 
 
-def _more_loggers(run: Run, settings: dict[str, Any]) -> list[Any]:
-    """The logger that the user asks for, which is told of the run, and of the network by its
-    `settings`."""
+def _more_loggers(run: Run, architecture: Architecture) -> list[Any]:
+    """The logger that the user asks for, which is told of the run and of its network."""
     config = _config(run)
     if not config.logger:
         return []
@@ -412,8 +412,9 @@ def _more_loggers(run: Run, settings: dict[str, Any]) -> list[Any]:
         run.identity,
         run.path.name,
         run.stage,
-        _origin(run, settings) | run.meaning,
-        scheme=config.scheme or scheme_name(settings),  # that of a network which no word names
+        architecture.encoder.plain() | _origin(run) | run.meaning,
+        # the second: of a network which no word names
+        scheme=config.scheme or scheme_name(architecture.position, architecture.conv),
         table=config.table,
         row=config.row,
     )
@@ -422,10 +423,10 @@ def _more_loggers(run: Run, settings: dict[str, Any]) -> list[Any]:
     return [logger]
 
 
-def _origin(run: Run, settings: dict[str, Any]) -> dict[str, Any]:
-    """What a run's own meaning lacks: the network, and the one that it began with; the text that
-    this was pre-trained on, where that is known; its tokenizer, and the number of pieces."""
-    known = description(settings, settings["vocabulary"])
+def _origin(run: Run) -> dict[str, Any]:
+    """What a run's own meaning lacks: the network that it began with; the text that this was
+    pre-trained on, where that is known; its tokenizer."""
+    known: dict[str, Any] = {}
     first = run.inputs.get("start", run).beginning
     if first is not run:
         known["network"] = first.name if first.is_given else first.path.name

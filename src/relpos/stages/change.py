@@ -11,11 +11,12 @@ from torch import Tensor
 
 from relpos.config.schema import Change
 from relpos.errors import RelposError
+from relpos.model.architecture import class_of
 from relpos.model.encoder import Encoder
 from relpos.model.initial import redraw
 from relpos.model.position.tisa import Tisa
 from relpos.model.surgery import add_tisa, fold_positions, set_tisa, token_types
-from relpos.train.network import class_of
+from relpos.ranges import Node
 
 Values = list[tuple[Any, Any, Any]]
 """Amplitudes, sharpnesses and centres of a layer, head by head."""
@@ -106,7 +107,7 @@ def _fitted(heads: Tensor, functions: int) -> Values:
     return _FITS[key]
 
 
-def changed_position(position: dict[str, Any], change: Change) -> dict[str, Any]:
+def changed_position(position: Node, change: Change) -> Node:
     """The node `position` of a network after `change_positions`.
 
     Raises:
@@ -142,13 +143,13 @@ def changed_position(position: dict[str, Any], change: Change) -> dict[str, Any]
     return {"_target_": f"{PACKAGE}.Merge", "_partial_": True, "parts": [position, tisa]}
 
 
-def has_table(position: dict[str, Any]) -> bool:
+def has_table(position: Node) -> bool:
     """Whether a node `position` has a table of position embeddings, itself or in a part."""
     return is_table(position) or any(
         has_table(part) for key in ("parts", "layers") for part in position.get(key) or ()
     )
 
 
-def is_table(position: dict[str, Any]) -> bool:
+def is_table(position: Node) -> bool:
     """Whether a node `position` is a table of position embeddings and nothing else."""
     return bool(position["_target_"] == ABSOLUTE)

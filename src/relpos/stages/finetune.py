@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from omegaconf import DictConfig
 
 from relpos.config.compose import resolved, unresolved
@@ -25,12 +24,14 @@ from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.task_batches import TuningSteps
 from relpos.data.tasks import Task, authors_steps
 from relpos.errors import RelposError, nearest, refuse_unknown
+from relpos.model.architecture import Architecture, ClassifierKind, Size
+from relpos.model.build import classifier_on
 from relpos.model.encoder import encoder_of
-from relpos.model.heads import Classifier, ClassifierKind
+from relpos.model.heads import Classifier
 from relpos.ranges import parsed
 from relpos.readers import sha256
 from relpos.runs.run import Figures, Run
-from relpos.stages.change import change_positions, changed_position
+from relpos.stages.change import changed_position
 from relpos.stages.given import given_run
 from relpos.stages.identity import (
     DIALS,
@@ -40,12 +41,11 @@ from relpos.stages.identity import (
     recipe_part,
 )
 from relpos.stages.pretrain import PretrainStage
-from relpos.stages.stage import Stage, TrainingStage
+from relpos.stages.stage import TrainingStage
 from relpos.stages.store import text_name
 from relpos.stages.toy import corpus_of
 from relpos.train.group import ALONE
-from relpos.train.network import classifier_on
-from relpos.train.weights import model_folder, opened
+from relpos.train.weights import model_folder
 from relpos.trust import find, instantiate
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class FinetuneStage(TrainingStage):
         # a mistake in a file shows before training
         encoded, *_ = [splits[split] for split in ("train", *task.dev.values(), *tested)]
         self.refuse_changed()
-        model, settings = self.model()
+        model = self.model()
         batch, epochs = config.batch, config.recipe.epochs
         steps = config.steps or authors_steps(task, len(encoded), batch, epochs)
         recorder = recorder_of(self, model.encoder, ALONE)
@@ -169,7 +169,7 @@ class FinetuneStage(TrainingStage):
         )
         microbatch, few_shapes = microbatch_of(self, model.encoder, ALONE), recorder is not None
         tuning = TuningSteps(encoded, config.seed, batch, steps, microbatch, few_shapes=few_shapes)
-        return Parts(module, FinetuningData(tuning, splits), settings, tokenizer, microbatch)
+        return Parts(module, FinetuningData(tuning, splits), tokenizer, microbatch)
 
     def _rows(self, folder: Path) -> str:
         """A key for the encoded rows: all that the run depends on but its seed and the weights that
@@ -200,13 +200,6 @@ class FinetuneStage(TrainingStage):
             logger.log_metrics(scores["columns"], step=trainer.global_step)
         keep(self, parts, trainer, result)
         return {**result, "training_rows": len(data.splits["train"])}
-
-    @property
-    def start(self) -> Stage:
-        """The run that it starts from."""
-        start = self.inputs["start"]
-        assert isinstance(start, Stage)
-        return start
 
     def figures(self) -> tuple[str, ...]:
         return (*self.config.task["columns"], "steps", "training_rows")
@@ -244,40 +237,19 @@ class FinetuneStage(TrainingStage):
             )
             raise RelposError(f"data.glue: {files}")
 
-    def description(self) -> dict[str, Any]:
-        settings = self.start.description()
-        return settings | {"position": changed_position(settings["position"], self.config.change)}
+    def architecture(self) -> Architecture:
+        before = self.start.architecture()
+        return replace(before, position=changed_position(before.position, self.config.change))
 
-    def size(self) -> dict[str, Any]:
+    def size(self) -> Size:
         return self.start.size()
 
-    def model(self) -> tuple[Classifier, dict[str, Any]]:
-        """A classifier on the encoder that the run starts from, and the description of it. Its
-        output layer is drawn from `seed`, so is the pooler unless an intermediate task has trained
-        one. With `change`, the encoder gets other positions first."""
-        start, config, task = self.start, self.config, self.task()
-        kind, change = config.head, config.change
-        before: Any
-        if start.state == "finished":
-            before, settings = opened(start.network, config.speed.kernel)
-        else:
-            before, settings = start.model()
-        head = {} if kind == "plain" else {"head": {"classifier": kind}}
-        settings = (
-            {key: value for key, value in settings.items() if key != "head"}
-            | {"outputs": task.outputs}
-            | head
-        )
-        settings["position"] = changed_position(settings["position"], change)
-        # a published checkpoint may hold half precision, in which small updates would be lost
-        before = before.float()
-        encoder = encoder_of(before)
-        change_positions(encoder, change, config.length, config.seed)
-        # Here and not before: loading the network and changing its positions draw numbers, too.
-        torch.manual_seed(config.seed)
-        return classifier_on(
-            before, task.outputs, encoder.embedding.dropout.p, kind
-        ).train(), settings
+    def model(self) -> Classifier:
+        """A classifier on the encoder that the run starts from. Its output layer is drawn from
+        `seed`, so is the pooler unless an intermediate task has trained one."""
+        start = self.changed_start()
+        dropout = encoder_of(start).embedding.dropout.p
+        return classifier_on(start, self.task().outputs, dropout, self.config.head).train()
 
     def steps(self) -> float:
         if self.config.steps:

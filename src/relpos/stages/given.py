@@ -8,22 +8,21 @@ from typing import Any
 
 from relpos.data.filehash import described
 from relpos.errors import RelposError
+from relpos.model.architecture import Architecture
 from relpos.places import expanded
 from relpos.pretrained.files import CONFIG, is_published, tokenizer_files, weight_files
 from relpos.readers import fitted, read_yaml
 from relpos.runs.networks import resolve
 from relpos.runs.run import GIVEN, Run
 from relpos.stages.stage import Stage
-from relpos.train.network import description
-from relpos.train.weights import model_folder, read_model_config
+from relpos.train.weights import model_folder, read_architecture
 
 
 class GivenStage(Stage):
     stage = GIVEN
 
-    def description(self) -> dict[str, Any]:
-        settings = read_model_config(self.path)
-        return description(settings, settings["vocabulary"])
+    def architecture(self) -> Architecture:
+        return read_architecture(self.path).encoder
 
 
 def given_run(name: str) -> GivenStage:

@@ -3,21 +3,19 @@ in which only matrix products are counted, and every sequence as if it had the f
 
 from __future__ import annotations
 
-from typing import Any
+from relpos.model.architecture import Size
 
 MASKED = 0.15
 """Share of the tokens that BERT's masks choose."""
 
 
-def forward(
-    size: dict[str, Any], length: int, vocabulary: int = 0, predicted: float = MASKED
-) -> float:
+def forward(size: Size, length: int, vocabulary: int = 0, predicted: float = MASKED) -> float:
     """Operations of a forward pass, a token: 2 (4h² + 2hf) + 4nh a layer, the embedding's
     projection, the head at predicted tokens. A gated feed-forward network has 3hf in place of
     2hf."""
-    hidden, embedding, maps = size["hidden"], size["embedding"], 3 if size.get("glu") else 2
-    layer = 2 * (4 * hidden**2 + maps * hidden * size["ffn"]) + 4 * length * hidden
+    hidden, embedding, maps = size.hidden, size.embedding, 3 if size.glu else 2
+    layer = 2 * (4 * hidden**2 + maps * hidden * size.ffn) + 4 * length * hidden
     head = predicted * 2 * (hidden * embedding + embedding * vocabulary) if vocabulary else 0.0
     return float(
-        size["layers"] * layer + (2 * embedding * hidden if embedding != hidden else 0) + head
+        size.layers * layer + (2 * embedding * hidden if embedding != hidden else 0) + head
     )

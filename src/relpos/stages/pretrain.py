@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import exp
 from typing import TYPE_CHECKING, Any
@@ -11,18 +11,18 @@ import torch
 
 from relpos.analysis.kernels import draw_kernels
 from relpos.config.compose import resolved
-from relpos.config.schema import Content, First, Packing, Phase, Size, TrainingConfig
+from relpos.config.schema import Content, First, Packing, Phase, TrainingConfig
 from relpos.data.objective import Objective, trained_for
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store
 from relpos.errors import RelposError
-from relpos.model.build import count
-from relpos.model.encoder import encoder_of
+from relpos.model.architecture import Architecture, Size, scheme_name
+from relpos.model.build import build, count, masked_lm_on
 from relpos.model.heads import MaskedLM
-from relpos.ranges import Natural, parsed
+from relpos.ranges import Natural, Node, parsed
 from relpos.runs.cost import costs
 from relpos.runs.run import Figures, Run
-from relpos.stages.change import change_positions, changed_position
+from relpos.stages.change import changed_position
 from relpos.stages.identity import (
     DIALS,
     architecture_part,
@@ -33,8 +33,6 @@ from relpos.stages.identity import (
 from relpos.stages.stage import TrainingStage
 from relpos.stages.store import StoreStage, text_name
 from relpos.train.group import present
-from relpos.train.network import description, masked_lm_on, network, scheme_name
-from relpos.train.weights import opened
 
 if TYPE_CHECKING:
     from relpos.runs.training import Parts
@@ -46,7 +44,7 @@ class PretrainPhase(Phase):
 
     steps: Natural
     packing: Packing
-    objective: dict[str, Any] | None = None
+    objective: Node | None = None
     first: First = field(default_factory=First)
 
 
@@ -56,14 +54,14 @@ class PretrainConfig(TrainingConfig, PretrainPhase):
 
     steps: Natural
     size: Size
-    position: dict[str, Any]
-    conv: dict[str, Any]
+    position: Node
+    conv: Node
     pairs: int | None = None
 
     @cached_property
     def trained_for(self) -> Objective:
         """What is predicted."""
-        return trained_for(self.size, self.recipe.masking, self.steps, self.objective)
+        return trained_for(self.size.causal, self.recipe.masking, self.steps, self.objective)
 
 
 HELDOUT = ("heldout_loss", "heldout_accuracy", "heldout_perplexity")
@@ -85,7 +83,7 @@ class PretrainStage(TrainingStage):
             start = given_run(str(config["network"]))
             # After the composed values: the network on disk says what it is, and overrides of its
             # shape were refused.
-            config |= start.description()
+            config |= start.architecture().plain()
             config["scheme"] = start.config.scheme
         keys = parsed(PretrainConfig, config)
         if keys.change.meaning:
@@ -113,9 +111,8 @@ class PretrainStage(TrainingStage):
         if start:
             inputs["start"], begins = start, start.name + keys.change.name
         else:
-            causal = "-causal" * (keys.size.get("attention") == "causal")
-            shape = f"{keys.size['layers']}x{keys.size['hidden']}{causal}"
-            begins = f"{scheme_name(config)}-{shape}"
+            shape = f"{keys.size.layers}x{keys.size.hidden}{'-causal' * keys.size.causal}"
+            begins = f"{scheme_name(keys.position, keys.conv)}-{shape}"
         name = f"{begins}-{text_name(store)}-seed{keys.seed}"
         return cls.of(name, meaning, meaning | machine_part(config), inputs)
 
@@ -128,7 +125,7 @@ class PretrainStage(TrainingStage):
         store = Store(self.inputs["store"].path)
         # Read before the training: hours later the network that it goes on with may be gone.
         tokenizer = load_tokenizer(self.inputs["tokenizer"].path)
-        model, settings = self.model(store.vocabulary)
+        model = self.model(store.vocabulary)
         recorder = recorder_of(self, model.encoder, group)
         module = Pretraining(
             model,
@@ -156,7 +153,7 @@ class PretrainStage(TrainingStage):
             few_shapes=recorder is not None,
             objective=config.trained_for,
         )
-        return Parts(module, data, settings, tokenizer, microbatch, self.last_constant_step())
+        return Parts(module, data, tokenizer, microbatch, self.last_constant_step())
 
     def work(self) -> Figures:
         """Pre-trains, alone or as one of several processes; the first writes `model/`, `snapshots/`
@@ -193,51 +190,37 @@ class PretrainStage(TrainingStage):
             "steps",
         )
 
-    def description(self) -> dict[str, Any]:
-        return description(vars(self.config), self.vocabulary)
+    def architecture(self) -> Architecture:
+        # The pieces that are asked for; a small text yields fewer.
+        pieces = self.inputs["tokenizer"].config.vocabulary or 0
+        return parsed(Architecture, vars(self.config) | {"vocabulary": pieces})
 
-    @property
-    def vocabulary(self) -> int:
-        """The pieces that are asked for; a small text yields fewer."""
-        return self.inputs["tokenizer"].config.vocabulary or 0
-
-    def model(self, vocabulary: int | None = None) -> tuple[MaskedLM, dict[str, Any]]:
+    def model(self, vocabulary: int | None = None) -> MaskedLM:
         """The masked language model before its first step: weights from `seed`, attention by
         `speed.kernel`.
 
-        One that goes on with another network begins with that, in float32, and with other positions
-        where `change` has them. A head that predicts
-        words is trained further; where there is none, or a classifier's, which is dropped, the head
-        is drawn from `seed`.
+        One that goes on with another network begins with that. A head that predicts words is
+        trained further; where there is none, or a classifier's, which is dropped, the head is drawn
+        from `seed`.
 
         Args:
             vocabulary: of the store; None: that of the tokenizer, or what is asked for while that
                 is not trained.
         """
-        kernel, seed, change = self.config.speed.kernel, self.config.seed, self.config.change
-        if "start" not in self.inputs:
-            if vocabulary is None:
-                pieces = self.inputs["tokenizer"].metrics.get("pieces", self.vocabulary)
-                vocabulary = int(pieces)
-            settings = description(vars(self.config), vocabulary)
-            torch.manual_seed(seed)
-            return network(settings | {"kernel": kernel}), settings
-        before, settings = opened(self.inputs["start"].path, kernel)
-        before = before.float()
-        settings["position"] = changed_position(settings["position"], change)
-        change_positions(encoder_of(before), change, self.config.length, seed)
-        # The seed is set here, because building a network to load weights into draws numbers, too.
-        torch.manual_seed(seed)
-        head = {
-            key: value
-            for key, value in settings.get("head", {}).items()
-            if key in ("activation", "tied")
-        }
-        settings = {key: value for key, value in settings.items() if key not in ("head", "outputs")}
-        return masked_lm_on(before).train(), settings | ({"head": head} if head else {})
+        if "start" in self.inputs:
+            return masked_lm_on(self.changed_start()).train()
+        architecture = self.architecture()
+        if vocabulary is None:
+            metrics = self.inputs["tokenizer"].metrics
+            vocabulary = int(metrics.get("pieces", architecture.vocabulary))
+        torch.manual_seed(self.config.seed)
+        model: MaskedLM = build(
+            replace(architecture, vocabulary=vocabulary), self.config.speed.kernel
+        )
+        return model
 
     def expected(self) -> tuple[int, float]:
-        return self.vocabulary, self.config.trained_for.expected
+        return self.architecture().vocabulary, self.config.trained_for.expected
 
     def last_constant_step(self) -> int | None:
         """The step after which the rate falls; None if no other run can share the steps until then.

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from relpos.config.schema import TrainingConfig
+from relpos.config.schema import Kernel, TrainingConfig
 from relpos.errors import RelposError
 from relpos.files import digest
+from relpos.model.architecture import Architecture, Size
+from relpos.model.build import build, count, without_memory
+from relpos.model.encoder import encoder_of
 from relpos.model.heads import Classifier, MaskedLM
-from relpos.model.kernels import eager, fused, name_of
 from relpos.model.position.merge import Merge
 from relpos.model.precision import autocast
 from relpos.runs.run import Run
-from relpos.stages.change import check_change
+from relpos.stages.change import change_positions, changed_position, check_change
 from relpos.stages.operations import forward
 from relpos.train.logger_settings import refuse_logger
-from relpos.train.network import counted, network, without_memory
+from relpos.train.weights import opened
 from relpos.trust import instantiate
 
 if TYPE_CHECKING:
@@ -54,27 +57,48 @@ class Stage(Run):
         if self.meaning.get("corpus", self) is None:
             self.source().characters()
 
-    def description(self) -> dict[str, Any]:
-        """The `relpos.train.network.description` of the network that is trained, or that the user
-        named."""
+    def architecture(self) -> Architecture:
+        """That of the network that is trained, or that the user named, without its head."""
         raise NotImplementedError
 
-    def size(self) -> dict[str, Any]:
+    def size(self) -> Size:
         """The sizes of that network, by which its operations are counted."""
-        size: dict[str, Any] = self.description()["size"]
-        return size
+        return self.architecture().size
 
-    def model(self) -> tuple[MaskedLM | Classifier, dict[str, Any]]:
-        """The network before its first step, and the description of it in the run's model
-        folder."""
+    def model(self) -> MaskedLM | Classifier:
+        """The network before its first step."""
         raise NotImplementedError
 
 
 class TrainingStage(Stage):
     """A stage that trains a network."""
 
-    trains = True
     config: TrainingConfig
+
+    @property
+    def start(self) -> Stage:
+        """The run that it starts from."""
+        start = self.inputs["start"]
+        assert isinstance(start, Stage)
+        return start
+
+    def changed_start(self) -> Any:
+        """The network that it starts from, in float32, and with other positions where `change` has
+        them; torch's seed is that of the run."""
+        config, start = self.config, self.start
+        network: Any
+        if start.state == "finished":
+            network = opened(start.network, config.speed.kernel)
+        else:
+            network = start.model()
+        # a published checkpoint may hold half precision, in which small updates would be lost
+        network, architecture = network.float(), network.architecture
+        position = changed_position(architecture.position, config.change)
+        network.architecture = replace(architecture, position=position)
+        change_positions(encoder_of(network), config.change, config.length, config.seed)
+        # Here and not before: loading the network and changing its positions draw numbers, too.
+        torch.manual_seed(config.seed)
+        return network
 
     def parts(self) -> Parts:
         """Network, update and data of a training whose inputs are finished."""
@@ -117,29 +141,30 @@ class TrainingStage(Stage):
                 f"auto takes what there is"
             )
         with torch.random.fork_rng(devices=[]), without_memory():
-            model = network(self.description() | {"kernel": speed.kernel})
-        counted(model)
+            model = build(self.architecture(), speed.kernel)
+        count(model)
         config.recipe.multipliers(model)
         check_change(model.encoder, config.change, config.length)
         model.encoder.position.check_length(max(length for _, _, length in config.shapes))
-        kernel = name_of(fused) if speed.kernel == name_of(fused) else name_of(eager)
-        if kernel == name_of(fused) or isinstance(model.encoder.position, Merge):
-            self._refuse_terms(kernel)
+        if speed.kernel == "fused":
+            self._refuse_terms("fused")
+        elif isinstance(model.encoder.position, Merge):
+            self._refuse_terms("eager")
 
-    def _refuse_terms(self, kernel: str) -> None:
+    def _refuse_terms(self, kernel: Kernel) -> None:
         """Raises RelposError where the terms of a scheme have what `speed.kernel=fused` does not
         compute, or those of its parts have no sum: the scheme says so alone in a forward pass,
         which a narrow network of its layers and heads makes here."""
-        settings = self.description()
-        width = 8 * settings["size"]["heads"]
-        narrow = settings["size"] | {"hidden": width, "embedding": width, "ffn": width}
+        architecture = self.architecture()
+        width = 8 * architecture.size.heads
+        narrow = replace(architecture.size, hidden=width, embedding=width, ffn=width)
         try:
             with (
                 torch.random.fork_rng(devices=[]),
                 torch.no_grad(),
                 autocast(self.config.precision, "cpu"),
             ):
-                model = network(settings | {"size": narrow, "kernel": kernel})
+                model = build(replace(architecture, size=narrow), kernel)
                 model.encoder(torch.zeros(1, 8, dtype=torch.long))
         except RelposError as error:
             # what else does not suit so narrow a network may suit this one

@@ -7,6 +7,7 @@ Where relpos is not installed, the classes come with the folder (standalone.py).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,13 +16,13 @@ from transformers.modeling_outputs import MaskedLMOutput, SequenceClassifierOutp
 from transformers.utils import ModelOutput, can_return_tuple
 
 from relpos.errors import RelposError
+from relpos.model.architecture import Architecture
 from relpos.model.heads import at_outputs, class_logits, pooled
 
 # whoever registers the classes looks for it here
 from relpos.train.huggingface_config import RelposConfig as RelposConfig
 from relpos.train.huggingface_model import RelposModel as RelposModel  # and `AutoModel` for this
 from relpos.train.huggingface_model import RelposPreTrainedModel
-from relpos.train.network import network
 
 
 class _WithHead(RelposPreTrainedModel):
@@ -150,9 +151,9 @@ class RelposForSequenceClassification(_WithHead):
     _result = SequenceClassifierOutput
     _keys_to_ignore_on_load_unexpected = [r"^head\."]  # noqa: RUF012
 
-    def _network(self, filled: bool) -> nn.Module:
+    def _architecture(self) -> Architecture:
         self.num_labels = self.config.num_labels
-        return network(self.config.settings() | {"outputs": self.num_labels}, filled)
+        return replace(super()._architecture(), outputs=self.num_labels)
 
     def _adopt(self, made: Any) -> None:
         super()._adopt(made)

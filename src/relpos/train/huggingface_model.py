@@ -8,6 +8,7 @@ know are refused by Python, by name.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,12 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import can_return_tuple
 
 from relpos.errors import RelposError
+from relpos.model.architecture import Architecture, HeadOptions
 from relpos.model.attention import LayerCall
+from relpos.model.build import build
 from relpos.model.encoder import Layer
+from relpos.ranges import parsed
 from relpos.train.huggingface_config import RelposConfig
-from relpos.train.network import network
 from relpos.train.standalone import write as write_code
 
 
@@ -91,7 +94,7 @@ class RelposPreTrainedModel(PreTrainedModel):
             for module in made.modules():
                 module._computed = {
                     name: value.clone() for name, value in module.named_buffers(recurse=False)
-                }  # type: ignore[assignment]
+                }
         self._computed: dict[str, Tensor] = {}
         self._adopt(made)
         self.post_init()
@@ -101,9 +104,12 @@ class RelposPreTrainedModel(PreTrainedModel):
                 if value.is_meta:
                     self._replace(name, torch.empty_like(value, device="cpu"))
 
-    def _network(self, filled: bool) -> nn.Module:
+    def _network(self, filled: bool) -> Any:
         """The network whose parts `_adopt` takes, with the names that its parameters have here."""
-        return network(self.config.settings(), filled)
+        return build(self._architecture(), filled=filled)
+
+    def _architecture(self) -> Architecture:
+        return parsed(Architecture, self.config.settings())
 
     def _adopt(self, made: Any) -> None:
         self.encoder = RelposModel(self.config, made.encoder)
@@ -129,9 +135,7 @@ class RelposPreTrainedModel(PreTrainedModel):
     ) -> None:
         """As for every model of transformers; the folder carries the code of the network, as that
         of `relpos export`."""
-        if is_main_process and (
-            auto_map := write_code(Path(save_directory), self.config.settings())
-        ):
+        if is_main_process and (auto_map := write_code(Path(save_directory), self._architecture())):
             self.config.auto_map = auto_map
         super().save_pretrained(save_directory, is_main_process, *arguments, **options)
 
@@ -177,9 +181,9 @@ class RelposModel(RelposPreTrainedModel):
 
     network: Any  # an Encoder
 
-    def _network(self, filled: bool) -> nn.Module:
-        head = {"kind": "none", "pooler": bool((self.config.head or {}).get("pooler"))}
-        return network(self.config.settings() | {"head": head}, filled)
+    def _architecture(self) -> Architecture:
+        whole = super()._architecture()
+        return replace(whole, head=HeadOptions("none", pooler=whole.head.pooler))
 
     def _adopt(self, made: Any) -> None:
         for layer in made.layers:

@@ -11,9 +11,9 @@ from torch import nn
 
 from relpos.data.objective import Masking
 from relpos.errors import RelposError
+from relpos.model.architecture import ClassifierKind
 from relpos.model.conv import Conv
 from relpos.model.encoder import Layer
-from relpos.model.heads import ClassifierKind
 from relpos.model.position import Scheme
 from relpos.ranges import Batch, Count, NotNegative, Positive, Rate
 from relpos.readers import Plain

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from relpos.errors import RelposError
 from relpos.files import write_text
-from relpos.pretrained.family import Config
+from relpos.model.architecture import Architecture
+from relpos.ranges import Node
 from relpos.trust import find, targets
 
 CLASSES = {
@@ -45,30 +46,26 @@ INSTEAD = {
 """Module of ours, or library → what the folder has in its place."""
 
 
-def write(folder: Path, settings: Config) -> dict[str, str]:
-    """Writes the files for the network that these settings describe into a folder; returns the
-    entry of `config.json`."""
-    for name, text in code(settings).items():
+def write(folder: Path, architecture: Architecture) -> dict[str, str]:
+    """Writes the files for a network of this architecture into a folder; returns the entry of
+    `config.json`."""
+    for name, text in code(architecture.position, architecture.conv).items():
         write_text(folder / name, text)
     return AUTO_MAP
 
 
-def code(settings: Config) -> dict[str, str]:
+def code(position: Node, conv: Node) -> dict[str, str]:
     """Name of a file → its text.
 
     Args:
-        settings: of the network, as in a model folder: `position` and `conv` name the classes that
-            it needs.
+        position, conv: of the network: they name the classes that it needs.
 
     Raises:
-        RelposError: there is no source of a class that the settings name, or it uses what cannot be
-            taken along.
+        RelposError: there is no source of a class that they name, or it uses what cannot be taken
+            along.
     """
-    named = {
-        name: find(name, kind, kind)
-        for kind in ("position", "conv")
-        for _, name in targets(settings[kind])
-    }
+    whole = {"position": position, "conv": conv}
+    named = {name: find(name, kind, kind) for kind in whole for _, name in targets(whole[kind])}
     for target, what in named.items():
         if "<locals>" in what.__qualname__:
             raise RelposError(
@@ -120,7 +117,7 @@ def _relative(module: str, text: str, own: frozenset[str]) -> tuple[str, list[st
     """The text with relative imports of the modules that the folder has, and these modules.
 
     Args:
-        own: modules of the classes that the settings name, which may be the user's.
+        own: modules of the classes that the network names, which may be the user's.
     """
     lines, needed = text.splitlines(), list[str]()
     imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]

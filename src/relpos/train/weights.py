@@ -4,9 +4,9 @@ Nothing is unpickled."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 from omegaconf import OmegaConf
 from safetensors.torch import save_file
@@ -15,27 +15,16 @@ from torch import Tensor, nn
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.files import replacing, write_text
-from relpos.model.build import HeadSettings
-from relpos.pretrained.checkpoint import Checkpoint
+from relpos.model import kernels
+from relpos.model.architecture import Architecture
+from relpos.model.build import build, without_memory
 from relpos.pretrained.files import CONFIG, has_config_json, is_exported, is_published, read_config
 from relpos.pretrained.stored import check_numbers, read_safetensors, read_weights, wrapper
-from relpos.ranges import Arguments, Width
+from relpos.ranges import parsed, rules
 from relpos.readers import read_yaml
-from relpos.train.network import network, without_memory
 from relpos.trust import constructor, refuse_mistakes
 
 WEIGHTS = "model.safetensors"
-
-
-class Settings(TypedDict, total=False):
-    """The keys of a model folder's configuration."""
-
-    size: Annotated[dict[str, Any], Arguments("relpos.model.encoder:Encoder")]
-    position: dict[str, Any]
-    conv: dict[str, Any]
-    vocabulary: Width
-    head: HeadSettings
-    outputs: int
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
@@ -82,11 +71,10 @@ def _stored(model: nn.Module, path: Path) -> dict[str, Tensor]:
     return stored
 
 
-def save_model(
-    folder: Path, model: nn.Module, config: dict[str, Any], tokenizer: Tokenizer
-) -> None:
+def save_model(folder: Path, model: Any, tokenizer: Tokenizer) -> None:
     """Writes a model folder; the weights come last, so that a folder with weights is complete."""
-    write_text(folder / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(config)))
+    config = OmegaConf.create(model.architecture.plain())
+    write_text(folder / "config.yaml", OmegaConf.to_yaml(config))
     tokenizer.save(folder)
     save_weights(model, folder / WEIGHTS)
 
@@ -97,9 +85,8 @@ def model_folder(path: Path) -> Path:
     return path.parent.parent / "model" if path.suffix == ".safetensors" else path
 
 
-def read_model_config(path: Path) -> dict[str, Any]:
-    """The configuration of a model folder, ours or a published checkpoint's, or of a snapshot's
-    file.
+def read_architecture(path: Path) -> Architecture:
+    """That of a model folder, ours or a published checkpoint's, or of a snapshot's file.
 
     Raises:
         RelposError: there is no model in `path`, or its file describes no network; names file and
@@ -114,8 +101,18 @@ def read_model_config(path: Path) -> dict[str, Any]:
         raise RelposError(f"no model in {folder}: {expected}")
     with _naming(file, folder / WEIGHTS):
         if is_published(folder):
-            return _checked(Checkpoint(folder).settings)
-        return _checked(_exported(read_config(folder)) if is_exported(folder) else read_yaml(file))
+            from relpos.pretrained.checkpoint import Checkpoint  # knows every family
+
+            values: Any = Checkpoint(folder).settings
+        else:
+            values = _exported(read_config(folder)) if is_exported(folder) else read_yaml(file)
+        if isinstance(values, dict):
+            values = {key: value for key, value in values.items() if value is not None}
+        refuse_mistakes(values, Architecture)
+        architecture = parsed(Architecture, values)
+        for key in ("position", "conv"):
+            constructor(values[key], key)
+        return architecture
 
 
 def _config_file(folder: Path) -> Path:
@@ -125,32 +122,14 @@ def _config_file(folder: Path) -> Path:
 def _exported(config: dict[str, Any]) -> dict[str, Any]:
     """Our keys in the `config.json` of an exported network, or of what transformers has made of it;
     the class tells the head."""
-    settings = {
-        name: config[name] for name in Settings.__annotations__ if config.get(name) is not None
-    }
+    values = {key: config[key] for key in rules(Architecture) if config.get(key) is not None}
     architecture = str((config.get("architectures") or [""])[0])
     if architecture == "RelposForSequenceClassification":
         # transformers does not write two, the usual number
-        return settings | {"outputs": len(config.get("id2label") or (0, 1))}
-    settings.pop("outputs", None)
-    head = settings.get("head") or {}
-    return settings | ({"head": head | {"kind": "none"}} if architecture == "RelposModel" else {})
-
-
-def _checked(settings: Any) -> dict[str, Any]:
-    """The keys that describe a network, held to the annotations of what they are arguments of."""
-    given = (
-        {key: value for key, value in settings.items() if value is not None}
-        if isinstance(settings, dict)
-        else settings
-    )
-    refuse_mistakes(given, Settings)
-    for key in ("size", "position", "conv", "vocabulary"):
-        if key not in given:
-            raise RelposError(f"{key} is missing")
-    for key in ("position", "conv"):
-        constructor(settings[key], key)
-    return dict(settings)
+        return values | {"outputs": len(config.get("id2label") or (0, 1))}
+    values.pop("outputs", None)
+    head = values.get("head") or {}
+    return values | ({"head": head | {"kind": "none"}} if architecture == "RelposModel" else {})
 
 
 @contextmanager
@@ -176,14 +155,8 @@ def _naming(path: Path, weights: Path) -> Iterator[None]:
         ) from error
 
 
-def load_model(path: Path) -> Any:
-    """The network of `opened`, alone."""
-    return opened(path)[0]
-
-
-def opened(path: Path, kernel: str = "auto") -> tuple[Any, dict[str, Any]]:
-    """The network of a model folder, or of a snapshot's file, with its weights, in evaluation mode;
-    and its `read_model_config`.
+def opened(path: Path, kernel: kernels.Name = "auto") -> Any:
+    """The network of a model folder, or of a snapshot's file, with its weights, in evaluation mode.
 
     A folder of ours gives a `MaskedLM`, or a `Classifier` where it was fine-tuned. A published
     checkpoint gives a network with the head whose weights it has, or an `Encoder` where it has
@@ -193,28 +166,24 @@ def opened(path: Path, kernel: str = "auto") -> tuple[Any, dict[str, Any]]:
         RelposError: names the file, and the key or parameter that is wrong.
     """
     folder = model_folder(path)
-    settings = read_model_config(folder)
-    # Which kernel computes is a matter of this machine, not of the folder.
-    config = settings | {"kernel": kernel}
+    architecture = read_architecture(folder)
     weights = folder / WEIGHTS if path == folder else path
     with _naming(_config_file(folder), weights):
+        # A file of a few bytes may ask for more memory than there is: only what has weights is
+        # filled.
+        is_ours = not has_config_json(folder)
+        with without_memory() if is_ours else nullcontext():
+            model = build(architecture, kernel, filled=is_ours)
         if is_published(folder):
-            model: nn.Module = network(config, filled=False)
+            from relpos.pretrained.checkpoint import Checkpoint  # knows every family
+
             Checkpoint(folder).fill(model)
-        elif is_exported(folder):
-            model = network(config, filled=False)
-            shards = path == folder and not weights.is_file()
+        else:
+            shards = not is_ours and path == folder and not weights.is_file()
+            stored = _stored(model, folder if shards else weights)
+            if is_ours:
+                model = build(architecture, kernel)
             # Not strict: buffers are never read from a file, and `_stored` has compared the names
             # of the parameters.
-            model.load_state_dict(
-                _stored(model, folder if shards else weights), strict=False, assign=True
-            )
-        else:
-            # a file of a few bytes may ask for more memory than there is: only what has weights is
-            # built
-            with without_memory():
-                expected = network(config)
-            stored = _stored(expected, weights)
-            model = network(config)
-            model.load_state_dict(stored, strict=False)
-    return model.eval(), settings
+            model.load_state_dict(stored, strict=False, assign=not is_ours)
+    return model.eval()

@@ -10,7 +10,6 @@ import torch
 import schemes
 from relpos.counter import fold
 from relpos.errors import RelposError
-from relpos.model.build import build
 from relpos.model.dropout import RecordedKeys, seed_dropout
 from relpos.model.position import (
     T5,
@@ -31,7 +30,7 @@ from relpos.model.position import (
     Tisa,
     Tupe,
 )
-from schemes import SHAPE, SIZE, VOCABULARY, batch, check_loops
+from schemes import SHAPE, SIZE, VOCABULARY, batch, build, check_loops
 
 CPU = torch.device("cpu")
 N = SHAPE.max_positions

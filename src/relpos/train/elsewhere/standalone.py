@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 
-def write(folder: Path, settings: Mapping[str, Any]) -> dict[str, str]:
+def write(folder: Path, architecture: object) -> dict[str, str]:
     """Writes nothing."""
     return {}
