@@ -80,6 +80,7 @@ def test_a_checked_function_refuses_before_it_runs():
 def test_one_name_is_typed_without_brackets(value, expected):
     assert fits(value, Names | None)
     assert with_words({"rows": value}, {"rows": Names | None}) == {"rows": expected}
+    assert with_words({"rows": [3]}, {"rows": Sequence[str]}) == {"rows": ["3"]}
 
 
 def test_a_group_of_keys_is_no_name():

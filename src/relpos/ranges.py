@@ -15,6 +15,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache, wraps
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import (
     Annotated,
@@ -125,6 +126,7 @@ PLAIN: Mapping[object, tuple[str, Callable[[object], bool]]] = {
         "a word",
         lambda value: isinstance(value, str | int | float) and not isinstance(value, bool),
     ),
+    Path: ("a path", lambda value: isinstance(value, str | Path)),
     types.NoneType: ("null", lambda value: value is None),
 }
 """Type → its name in messages, and whether it takes a value."""
@@ -258,7 +260,7 @@ def with_words(
     def worded(value: object, annotation: object) -> object:
         if value is None:
             return None
-        if annotation in (Names, Names | None) and _is_list(value):
+        if annotation in (Names, Names | None, Sequence[str]) and _is_list(value):
             return [str(item) for item in value]
         if annotation in (Names, Names | None):
             return [str(value)]

@@ -33,6 +33,7 @@ NO_NAME = re.compile(
 """Values that cannot be the name of an option; Hydra answers them with a traceback."""
 KEY = re.compile(r"[+]{0,2}[a-zA-Z_][\w./@:-]*")
 HYDRA_GROUP = re.compile(r"hydra(/\w+)?")
+EMPTY = re.compile(r"(['\"]?)\s*\1")
 DIGITS = re.compile(r"\d{1000}")
 LONGEST = 250
 """The most characters of an option's name; file systems allow no longer names."""
@@ -223,6 +224,8 @@ def _check_form(override: str) -> None:
         raise RelposError(
             f"{override}: the name of an option is expected.{nearest('', options().get(key, ()))}"
         )
+    if EMPTY.fullmatch(value):  # as of a variable of the shell that is not set
+        raise RelposError(f"{override}: a value is expected behind the =; null means none")
 
 
 def _unknown_key(key: str, keys: set[str]) -> RelposError:
