@@ -20,7 +20,7 @@ def parts_of(conv: Any) -> list[Any]:
     """What a merge is made of, or the convolution itself."""
     return (
         [inner for part in conv.parts for inner in parts_of(part)]
-        if named(conv) == "Merge"
+        if named(conv) == "MergedConvs"
         else [conv]
     )
 
@@ -215,13 +215,13 @@ def shifted(
     return result
 
 
-ACTS = {"Canon": beside, "Inkling": beside, "KvShift": shifted}
+ACTS = {"Canon": beside, "InklingConv": beside, "KvShift": shifted}
 
 
 def acts_at(part: Any, place: str) -> bool:
     if named(part) == "Canon":
         return place in part.convolutions
-    return named(part) in ("Inkling", "KvShift") and place in ("k", "v")
+    return named(part) in ("InklingConv", "KvShift") and place in ("k", "v")
 
 
 def acted(

@@ -13,7 +13,7 @@ from relpos.analysis import toeplitz_r2
 from relpos.commands.analyze import drawn
 from relpos.data.tokenizer import OURS
 from relpos.errors import RelposError
-from relpos.measures.kinds.attention import Attention
+from relpos.measures.kinds.attention import AttentionByOffset
 from relpos.measures.kinds.removal import HELDOUT_SEED, Removal, masked_texts, passed, train_head
 from relpos.measures.kinds.toeplitz import Toeplitz
 from relpos.measures.maps import Profiles, Similarity
@@ -135,4 +135,4 @@ def test_a_head_is_trained_while_the_encoder_stays_as_it_is():
 
 def test_without_text_one_is_asked_for():
     with pytest.raises(RelposError, match="text=FILE"):
-        drawn(Attention(), [Sample(Network("x", Path(), Path()))])
+        drawn(AttentionByOffset(), [Sample(Network("x", Path(), Path()))])

@@ -93,7 +93,7 @@ def test_dropout_is_that_of_plain_torch_with_and_without_a_sum() -> None:
     draw = Draw(0.3, 11)
     for given in (None, x):
         found, expected = (
-            sweeps._Drop.apply(y, draw, given),
+            sweeps._SweptDrop.apply(y, draw, given),
             drop(y, draw) if given is None else block.added(given, y, draw),
         )
         torch.testing.assert_close(found, expected)

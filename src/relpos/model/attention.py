@@ -17,7 +17,7 @@ from relpos.model.conv import Conv
 from relpos.model.dropout import Draw, Dropout
 from relpos.model.kernels import sweeps
 from relpos.model.position.base import Input, Scheme
-from relpos.model.shape import Heads, Mask, Shape
+from relpos.model.shape import Heads, Mask, Shape, mapped
 from relpos.model.tokens import Tokens, side_by_side
 
 
@@ -61,11 +61,9 @@ class Attention(nn.Module):
         self.shape, self.kernel, self.conv, self.scored = shape, kernel, conv, conv.scored_heads
         scored = self.scored * shape.head_dim
         width = shape.heads * shape.head_dim
-        self.widths = {
-            name: width if name == "v" else scored
-            for name in "qkv"
-            if name in needed - conv.projections
-        }
+        widths = {"q": scored, "k": scored, "v": width}
+        own = needed - conv.projections
+        self.widths = {name: widths[name] for name in widths if name in own}
         if self.widths:
             self.project = nn.Linear(shape.hidden, sum(self.widths.values()), block.bias)
         self.output = nn.Linear(width, shape.hidden, block.bias)
@@ -184,7 +182,7 @@ class Attention(nn.Module):
             made[name] = self.conv.act(name, made[name], held.spread(x), call.mask)
         by_head = {name: x.unflatten(2, (-1, self.shape.head_dim)) for name, x in made.items()}
         by_head |= {name: normed(by_head[name], norm) for name, norm in self.norms.items()}
-        q, k, v = (by_head[name].transpose(1, 2) if name in by_head else None for name in "qkv")
+        q, k, v = mapped(lambda x: x.transpose(1, 2), *map(by_head.get, "qkv"))
         return q, k, v
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar, cast
 import torch
 from torch.autograd.function import once_differentiable
 
+from relpos.model.shape import mapped
 from relpos.ranges import check
 
 Precision = Literal["fp32", "bf16"]
@@ -88,7 +89,7 @@ class _CastTogether(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         wide = iter(_copied([grad for grad in grads if grad is not None], ctx.dtype))
-        return None, *(None if grad is None else next(wide) for grad in grads)
+        return None, *mapped(lambda _: next(wide), *grads)
 
 
 def _copied(tensors: Sequence[torch.Tensor], dtype: torch.dtype) -> list[torch.Tensor]:

@@ -3,7 +3,9 @@ between the parts of the model."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -18,9 +20,26 @@ Mask = Bool[Tensor, "batch n"]  # true at real tokens
 Masks = Bool[Tensor, "sequences longest"]
 
 
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+
+def mapped(change: Callable[[Given], Made], *values: Given | None) -> list[Made | None]:
+    """What `change` makes of each value; None of None."""
+    results: list[Made | None] = []
+    for value in values:
+        if value is None:
+            results.append(None)
+        else:
+            results.append(change(value))
+    return results
+
+
 def scaled(q: Tensor | None, scale: float) -> Tensor | None:
     """Queries times the factor of q·k, where there are any."""
-    return q if q is None or scale == 1 else q * scale
+    if q is None or scale == 1:
+        return q
+    return q * scale
 
 
 @dataclass(frozen=True)

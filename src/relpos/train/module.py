@@ -223,11 +223,10 @@ class Training(pl.LightningModule):
         return sums
 
     def _go_on_from(self, sums: dict[str, float]) -> None:
-        # Those over all processes are the first one's alone.
-        self.sums = {
-            name: value if self.group.first or name not in self.partial else 0.0
-            for name, value in sums.items()
-        }
+        # Totals over all processes stay with rank 0; the others restart at 0.
+        self.sums = dict(sums)
+        if not self.group.first:
+            self.sums |= dict.fromkeys(sums.keys() & set(self.partial), 0.0)
 
     def on_save_checkpoint(self, checkpoint: Plain) -> None:
         """Keeps what has been summed since the last log line."""

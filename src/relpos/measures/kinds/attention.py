@@ -21,7 +21,7 @@ _AT_ONCE = 32
 
 
 @dataclass(frozen=True)
-class Attention(Measure):
+class AttentionByOffset(Measure):
     """The mean fraction of a token's attention at each offset, by layer and head.
 
     Args:

@@ -14,16 +14,16 @@ from relpos.model.dropout import Draw
 from relpos.model.shape import Heads, Hidden, Mask, Shape
 
 
-class Merge(Conv):
+class MergedConvs(Conv):
     """Each of q, k, v is made by one part at most, heads without scores belong to one at most, what
     comes after is the sum.
 
     Example:
         >>> from functools import partial
         >>> from relpos.model.conv import ConvQK, Depthwise
-        >>> merged = Merge(Shape.example(), [partial(Depthwise, k=1), partial(ConvQK, k=1)])
+        >>> merged = MergedConvs(Shape.example(), [partial(Depthwise, k=1), partial(ConvQK, k=1)])
         >>> merged.name, sorted(merged.projections)
-        ('Merge(Depthwise, ConvQK)', ['k', 'q'])
+        ('MergedConvs(Depthwise, ConvQK)', ['k', 'q'])
     """
 
     def __init__(self, shape: Shape, parts: Sequence[Callable[[Shape], Conv]]) -> None:
@@ -80,6 +80,10 @@ class Merge(Conv):
 
     def count(self, shape: Shape) -> int:
         return sum(part.count(shape) for part in self.parts)
+
+
+Merge = MergedConvs
+"""The name that configurations give."""
 
 
 def _check_apart(first: Conv, second: Conv) -> None:

@@ -92,7 +92,7 @@ class Canon(ShortConv):
         super().__init__(shape, k, [name for letter in places for name in CANON[letter]], right)
 
 
-class Inkling(ShortConv):
+class InklingConv(ShortConv):
     """The short convolutions of keys and values in Inkling (Inkling 2026, as in Transformers'
     `modular_inkling.py`), between their linear maps and the attention; `position=inkling` is the
     scheme beside them. Weights start from N(0, 0.02).
@@ -103,7 +103,7 @@ class Inkling(ShortConv):
     too, and in float32.
 
     Example:
-        >>> sorted(Inkling(Shape.example()).places)
+        >>> sorted(InklingConv(Shape.example()).places)
         ['k', 'v']
     """
 
@@ -116,3 +116,7 @@ class Inkling(ShortConv):
 
 def _channels(shape: Shape, place: str) -> int:
     return shape.ffn if place == "inner" else shape.hidden
+
+
+Inkling = InklingConv
+"""The name that configurations give."""

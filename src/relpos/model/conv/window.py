@@ -6,6 +6,7 @@ Weights of 2k+1 numbers hold offset r in entry r + k: the one after the middle r
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch.nn import functional
 from relpos.model.kernels import sweeps
 from relpos.model.kernels.band import add_band_, read_band
 from relpos.model.precision import as_given, compute_dtype, has_bf16
-from relpos.model.shape import Heads, Mask
+from relpos.model.shape import Heads, Mask, mapped
 
 Channels = Float[Tensor, "batch n channels"]
 
@@ -40,10 +41,7 @@ def depthwise_each(
 ) -> list[Channels]:
     """`depthwise` of one x with each (weight, bias); together they cost less than one by one."""
     dtype = compute_dtype(x)
-    x, flat = (
-        x.to(dtype),
-        [None if part is None else part.to(dtype) for kernel in kernels for part in kernel],
-    )
+    x, flat = x.to(dtype), mapped(lambda part: part.to(dtype), *chain.from_iterable(kernels))
     if not torch.compiler.is_compiling() and (
         x.device.type == "cpu" or sweeps.serve("auto", x, training=True)
     ):

@@ -21,7 +21,7 @@ from relpos.model.dropout import Draw, transformed
 from relpos.model.kernels import compiled, eager, fused, proof, triton
 from relpos.model.kernels.rate import bf16_gain as bf16_gain
 from relpos.model.position.base import Terms
-from relpos.model.shape import Heads, Masks
+from relpos.model.shape import Heads, Masks, mapped
 from relpos.model.tokens import Tokens
 
 FASTEST_FIRST: tuple[ModuleType, ...] = (triton, compiled, fused, eager)
@@ -55,15 +55,15 @@ def attend(
     torch.func, and to whoever wants `maps`, the list to which it adds the probabilities.
     """
     plain = maps is not None or torch.compiler.is_compiling() or transformed()
-    kernel = eager if plain else select(name, terms, v, training, q is not None, held is not None)
+    kernel = eager
+    if not plain:
+        kernel = select(name, terms, v, training, q is not None, held is not None)
     if maps is not None:
         return eager.attention(q, k, v, terms, mask, dropout, scale, maps), name_of(eager)
     if held is not None:
         if kernel is triton:
             return triton.attention(q, k, v, terms, mask, dropout, scale, held), name_of(triton)
-        query, key, q, k = (
-            None if x is None else held.spread_heads(x) for x in (terms.query, terms.key, q, k)
-        )
+        query, key, q, k = mapped(held.spread_heads, terms.query, terms.key, q, k)
         terms = replace(terms, query=query, key=key)
         y, ran = attend(name, q, k, held.spread_heads(v), terms, mask, dropout, training, scale)
         return held.take_heads(y), ran

@@ -22,7 +22,7 @@ from relpos.model.dropout import Draw, axis_words, rescale, threshold, unmixed
 from relpos.model.kernels import library
 from relpos.model.position.base import Terms
 from relpos.model.precision import compute_dtype
-from relpos.model.shape import Heads, Mask
+from relpos.model.shape import Heads, Mask, mapped
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 PARTS = 4
@@ -94,11 +94,9 @@ def serves(x: Tensor, training: bool) -> bool:
 
 def missing() -> str | None:
     """Why there is no library; None where there is one."""
-    return (
-        None
-        if library.load(build=False)
-        else "needs Linux, a C++ compiler (g++, or what CXX names) and RELPOS_COMPILE not 0"
-    )
+    if library.load(build=False):
+        return None
+    return "needs Linux, a C++ compiler (g++, or what CXX names) and RELPOS_COMPILE not 0"
 
 
 def supports(terms: Terms, v: Heads, training: bool) -> bool:
@@ -108,7 +106,9 @@ def supports(terms: Terms, v: Heads, training: bool) -> bool:
 
 def pointer(x: Tensor | None) -> int | None:
     """Where the numbers are; None for none."""
-    return None if x is None else x.data_ptr()
+    if x is None:
+        return None
+    return x.data_ptr()
 
 
 def dropout_call(shape: Sequence[int], draw: Draw) -> tuple[DropoutCall, list[Tensor]]:
@@ -117,7 +117,9 @@ def dropout_call(shape: Sequence[int], draw: Draw) -> tuple[DropoutCall, list[Te
         return DropoutCall(None, None, None, 0, 0, 1.0), []
     rows, columns = unmixed(torch.Size(shape), draw, torch.device("cpu"))
     rows = rows.contiguous()
-    heads = axis_words(shape[1], rows.device) if len(shape) == 4 else None
+    heads = None
+    if len(shape) == 4:
+        heads = axis_words(shape[1], rows.device)
     addresses = map(pointer, (rows, heads, columns))
     return DropoutCall(*addresses, int(draw.key), threshold(draw.rate), rescale(draw.rate)), [rows]
 
@@ -133,17 +135,33 @@ def run(name: str, call: ctypes.Structure, dtype: torch.dtype, backward: bool) -
 
 def _in_rows(x: Tensor) -> Tensor:
     """x or a copy of it, in which a token's numbers lie side by side."""
+    if x.stride(3) == 1 and x.stride(2) >= x.shape[3]:
+        return x
     # `contiguous` keeps the stride of an axis of one token, whatever it is, and products refuse one
     # below the width.
-    return (
-        x
-        if x.stride(3) == 1 and x.stride(2) >= x.shape[3]
-        else x.clone(memory_format=torch.contiguous_format)
-    )
+    return x.clone(memory_format=torch.contiguous_format)
 
 
 def _view(x: Tensor | None) -> _View:
-    return _View() if x is None else _View(x.data_ptr(), *x.stride()[:3])
+    if x is None:
+        return _View()
+    return _View(x.data_ptr(), *x.stride()[:3])
+
+
+def _width(x: Tensor | None, table: Tensor | None) -> int:
+    """The numbers of a window: of the product with the table, where there is one."""
+    if table is not None:
+        x = table
+    if x is None:
+        return 0
+    return x.shape[-1]
+
+
+def _step(x: Tensor | None) -> int:
+    """Numbers from one entry of the first axis to the next; 0 where one serves all."""
+    if x is None or len(x) == 1:
+        return 0
+    return x.stride(0)
 
 
 class Rest(NamedTuple):
@@ -195,21 +213,21 @@ class Addends(NamedTuple):
     def stored(self, dtype: torch.dtype) -> Addends:
         """Kernels and tables of sums in float32, what is multiplied in the number format of q, k
         and v."""
-        offset, value = (
-            None if x is None else x.float().contiguous() for x in (self.offset, self.value)
+        offset, value = mapped(lambda x: x.float().contiguous(), self.offset, self.value)
+        dense, *tables = mapped(
+            lambda x: x.to(dtype).contiguous(),
+            self.dense,
+            self.query_table,
+            self.key_table,
         )
-        dense, *tables = (
-            None if x is None else x.to(dtype).contiguous()
-            for x in (self.dense, self.query_table, self.key_table)
-        )
-        query, key = (
-            None
-            if x is None
-            else x.float().contiguous()
-            if table is None
-            else _in_rows(x.to(dtype))
-            for x, table in zip((self.query, self.key), tables, strict=True)
-        )
+        windows: list[Tensor | None] = []
+        for x, table in self.pairs:
+            if x is not None and table is None:
+                x = x.float().contiguous()
+            elif x is not None:
+                x = _in_rows(x.to(dtype))
+            windows.append(x)
+        query, key = windows
         return Addends(offset, query, key, value, dense, *tables)
 
     @property
@@ -220,24 +238,26 @@ class Addends(NamedTuple):
     @property
     def factors(self) -> list[tuple[Tensor, Tensor] | None]:
         """x and table of the queries' kernels and of the keys', where they are factored."""
-        return [None if x is None or table is None else (x, table) for x, table in self.pairs]
+        factors: list[tuple[Tensor, Tensor] | None] = [None, None]
+        for place, (x, table) in enumerate(self.pairs):
+            if x is not None and table is not None:
+                factors[place] = x, table
+        return factors
 
 
-class _Attention(torch.autograd.Function):
+class _CompiledAttention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, q: Tensor | None, k: Tensor | None, v: Tensor, rest: Rest, keep: bool, *terms: Tensor | None
     ) -> Tensor:  # fmt: skip
         stored = Addends(*terms).stored(v.dtype)
-        of_pairs = Three(*(None if x is None else _in_rows(x) for x in (q, k, v)))  # type: ignore[arg-type]
-        columns, mask = rest.columns, rest.mask
-        rest = rest._replace(
-            columns=None if columns is None else columns.to(torch.int32).contiguous(),
-            mask=None if mask is None else mask.contiguous(),
-        )
+        of_pairs = Three(*mapped(_in_rows, q, k, v))  # type: ignore[arg-type]
+        [columns] = mapped(lambda x: x.to(torch.int32).contiguous(), rest.columns)
+        [mask] = mapped(Tensor.contiguous, rest.mask)
+        rest = rest._replace(columns=columns, mask=mask)
         y, p = forward(of_pairs, stored, rest, torch.empty_like(v), keep)
         ctx.save_for_backward(*of_pairs, p, *stored)
-        ctx.rest, ctx.types = rest, [None if x is None else x.dtype for x in terms]
+        ctx.rest, ctx.types = rest, mapped(lambda x: x.dtype, *terms)
         return y
 
     @staticmethod
@@ -245,7 +265,7 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, p, *saved = ctx.saved_tensors
         terms = Addends(*saved)
-        grads = Three(*(None if x is None else torch.empty_like(x) for x in (q, k, v)))  # type: ignore[arg-type]
+        grads = Three(*mapped(torch.empty_like, q, k, v))  # type: ignore[arg-type]
         sums = backward(Three(q, k, v), terms, ctx.rest, _in_rows(grad), p, grads)
         return *grads, None, None, *summed(sums, terms, ctx.types)
 
@@ -255,7 +275,9 @@ def forward(
 ) -> tuple[Tensor, Tensor | None]:
     """Writes the output to y; y, and the probabilities, where the backward pass needs them."""
     batch, heads, n, _ = rest.sizes(of_pairs.v)
-    p = of_pairs.v.new_empty(batch, heads, n, n) if keep or rest.draw.rate > 0 else None
+    p = None
+    if keep or rest.draw.rate > 0:
+        p = of_pairs.v.new_empty(batch, heads, n, n)
     call, alive = _call(of_pairs, y, p, terms, rest)
     run("relpos_attention", call, y.dtype, backward=False)
     del alive  # the call holds addresses only: until here the tensors had to live
@@ -285,10 +307,13 @@ def summed(
     sums: Addends, terms: Addends, types: Sequence[torch.dtype | None]
 ) -> list[Tensor | None]:
     """The gradients of the terms in these number formats."""
-    return [
-        None if total is None or part is None else total.sum_to_size(part.shape).to(dtype)
-        for total, part, dtype in zip(sums, terms, types, strict=True)
-    ]
+    gradients: list[Tensor | None] = []
+    for total, part, dtype in zip(sums, terms, types, strict=True):
+        if total is None or part is None:
+            gradients.append(None)
+        else:
+            gradients.append(total.sum_to_size(part.shape).to(dtype))
+    return gradients
 
 
 def _sums(terms: Addends, of_pairs: Three, grads: Three, rest: Rest, parts: int) -> Addends:
@@ -297,28 +322,25 @@ def _sums(terms: Addends, of_pairs: Three, grads: Three, rest: Rest, parts: int)
     would do so in another order each time."""
     batch, heads, n, _ = rest.sizes(of_pairs.v)
     zeros = partial(of_pairs.v.new_zeros, dtype=torch.float32)
-    query, key = (
-        None
-        if x is None
-        else zeros(x.shape)
-        if table is None
-        else grad
-        if rest.shared
-        else torch.empty_like(x)
-        for (x, table), grad in zip(terms.pairs, grads[:2], strict=True)
+    windows: list[Tensor | None] = []
+    for (x, table), grad in zip(terms.pairs, grads[:2], strict=True):
+        if x is not None and table is None:
+            x = zeros(x.shape)
+        elif x is not None and rest.shared:
+            x = grad
+        elif x is not None:
+            x = torch.empty_like(x)
+        windows.append(x)
+    query, key = windows
+    [offset] = mapped(lambda x: zeros((batch, *x.shape)), terms.offset)
+    [value] = mapped(lambda x: zeros((batch * heads, *x.shape)), terms.value)
+    [dense] = mapped(lambda x: x.new_empty(batch, heads, n, n), terms.dense)
+    tables = mapped(
+        lambda x: zeros((parts, heads, *x.shape[1:])),
+        terms.query_table,
+        terms.key_table,
     )
-    tables = (
-        None if x is None else zeros((parts, heads, *x.shape[1:]))
-        for x in (terms.query_table, terms.key_table)
-    )
-    return Addends(
-        None if terms.offset is None else zeros((batch, *terms.offset.shape)),
-        query,
-        key,
-        None if terms.value is None else zeros((batch * heads, *terms.value.shape)),
-        None if terms.dense is None else terms.dense.new_empty(batch, heads, n, n),
-        *tables,
-    )
+    return Addends(offset, query, key, value, dense, *tables)
 
 
 def _call(
@@ -333,11 +355,10 @@ def _call(
     call.dropout = dropout
     call.offset, call.query, call.key = map(pointer, (terms.offset, terms.query, terms.key))
     call.value, call.dense = pointer(terms.value), pointer(terms.dense)
-    call.query_width, call.key_width = (
-        0 if x is None else (x if table is None else table).shape[-1] for x, table in terms.pairs
-    )
-    call.value_width = 0 if terms.value is None else len(terms.value)
-    call.dense_batch = 0 if terms.dense is None or len(terms.dense) == 1 else terms.dense.stride(0)
+    call.query_width, call.key_width = (_width(x, table) for x, table in terms.pairs)
+    if terms.value is not None:
+        call.value_width = len(terms.value)
+    call.dense_batch = _step(terms.dense)
     # Each sequence is a run of its own, unless that would mean as many copies of a large table.
     call.parts = batch
     for name, factors in zip(("query_factors", "key_factors"), terms.factors, strict=True):
@@ -345,7 +366,6 @@ def _call(
             x, table = factors
             turned = table.transpose(1, 2).contiguous()
             alive.append(turned)
-            one_head = 0 if len(table) == 1 else table.stride(0)
             setattr(
                 call,
                 name,
@@ -356,7 +376,7 @@ def _call(
                     pointer(turned),
                     None,
                     table.shape[1],
-                    one_head,
+                    _step(table),
                 ),
             )
             call.parts = min(PARTS, batch)
@@ -364,7 +384,9 @@ def _call(
     # no offset lies outside of such windows
     call.zero = rest.outside == "zero" or min(widths, default=0) >= 2 * n - 1
     call.threads = torch.get_num_threads()
-    call.reach = n if rest.reach is None else rest.reach
+    call.reach = n
+    if rest.reach is not None:
+        call.reach = rest.reach
     return call, alive
 
 
@@ -403,5 +425,5 @@ def attention(
         x is not None and x.requires_grad for x in (q, k, v, *made)
     )
     rest = Rest(terms.outside, terms.reach, Draw(*dropout), scale, terms.columns, mask)
-    result: Heads = _Attention.apply(q, k, v, rest, keep, *made)
+    result: Heads = _CompiledAttention.apply(q, k, v, rest, keep, *made)
     return result

@@ -75,7 +75,9 @@ def attention(
     if maps is not None:
         maps.append(p)
     y = p @ v
-    return y if terms.value is None else y + _weighted(p, terms.value, terms.outside)
+    if terms.value is not None:
+        y = y + _weighted(p, terms.value, terms.outside)
+    return y
 
 
 def _offsets(n: int, device: torch.device) -> Int[Tensor, "{n} {n}"]:

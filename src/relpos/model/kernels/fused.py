@@ -28,7 +28,7 @@ from relpos.model.kernels.band import (
 from relpos.model.kernels.eager import masked
 from relpos.model.position.base import Terms
 from relpos.model.precision import as_given, compute_dtype
-from relpos.model.shape import Heads, Mask, scaled
+from relpos.model.shape import Heads, Mask, mapped, scaled
 
 
 def supports(terms: Terms, v: Heads, training: bool) -> bool:
@@ -87,7 +87,7 @@ def _grad_key(s: Matrices, width: int, outside: str) -> Kernels:
     return grad
 
 
-class _Attention(torch.autograd.Function):
+class _FusedAttention(torch.autograd.Function):
     @staticmethod
     @as_given
     def forward(
@@ -118,12 +118,16 @@ class _Attention(torch.autograd.Function):
             signed.copysign_(
                 dropped((batch, heads, n, n), draw, s.device).view_as(s).view(torch.bfloat16)
             )
-        kept = signed.relu() if p > 0 else signed
+        kept = signed
+        if p > 0:
+            kept = signed.relu()
         ctx.save_for_backward(q, k, v, signed)
         ctx.shape, ctx.outside, ctx.p = (batch, heads, n, width), outside, p
-        ctx.terms = [None if x is None else (x.shape, x.dtype) for x in (offset, query, key, dense)]
+        ctx.terms = mapped(lambda x: (x.shape, x.dtype), offset, query, key, dense)
         y = torch.bmm(kept, v)
-        return (y.mul_(rescale(p)) if p > 0 else y).view(batch, heads, n, width)
+        if p > 0:
+            y.mul_(rescale(p))
+        return y.view(batch, heads, n, width)
 
     @staticmethod
     @once_differentiable
@@ -131,9 +135,10 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, signed = ctx.saved_tensors
         grad = grad.reshape(q.shape)
+        kept = signed
         if ctx.p > 0:
-            grad = grad * rescale(ctx.p)
-        grad_v = torch.bmm((signed.relu() if ctx.p > 0 else signed).transpose(1, 2), grad)
+            grad, kept = grad * rescale(ctx.p), signed.relu()
+        grad_v = torch.bmm(kept.transpose(1, 2), grad)
         grad_p = torch.bmm(grad, v.transpose(1, 2))
         if ctx.p > 0:
             # 0 where `signed` is not above 0, that is where the probability was dropped.
@@ -166,7 +171,9 @@ def _hiding(terms: Terms, v: Heads) -> Terms:
     if terms.reach is None:
         return terms
     _, heads, n, _ = v.shape
-    offset = v.new_zeros(heads, 2 * n - 1) if terms.offset is None else terms.offset
+    offset = terms.offset
+    if offset is None:
+        offset = v.new_zeros(heads, 2 * n - 1)
     far = torch.arange(1 - n, n, device=v.device).abs() > terms.reach
     return replace(terms, offset=offset.masked_fill(far, -torch.inf), reach=None)
 
@@ -181,9 +188,12 @@ def attention(
         terms = replace(terms.by_offset(), outside="zero")  # nothing is outside
     # Without q·k a product of zeros stands in its place, so that one function serves both cases.
     queries = scaled(q, scale)
-    queries = v.new_zeros(v.shape) if queries is None else queries
-    q, k, v = queries.to(dtype), (queries if k is None else k).to(dtype), v.to(dtype)
-    return _Attention.apply(
+    if queries is None:
+        queries = v.new_zeros(v.shape)
+    if k is None:
+        k = queries
+    q, k, v = queries.to(dtype), k.to(dtype), v.to(dtype)
+    return _FusedAttention.apply(
         q,
         k,
         v,

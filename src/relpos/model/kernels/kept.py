@@ -99,7 +99,9 @@ def _trusted(place: int, name: str) -> bytes:
 def _fault(status: os.stat_result) -> str | None:
     if status.st_uid != os.geteuid():
         return "belongs to another user"
-    return "can be written by other users" if status.st_mode & _FOR_OTHERS else None
+    if status.st_mode & _FOR_OTHERS:
+        return "can be written by other users"
+    return None
 
 
 def _checksum(content: bytes) -> str:

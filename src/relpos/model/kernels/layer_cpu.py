@@ -27,7 +27,7 @@ from relpos.model.kernels.compiled import Addends, Rest, Three
 from relpos.model.kernels.sweeps_cpu import product
 from relpos.model.position.base import Scheme, Terms, extend
 from relpos.model.precision import as_given, compute_dtype, rounded
-from relpos.model.shape import Shape
+from relpos.model.shape import Shape, mapped
 from relpos.model.tokens import Tokens
 
 MATRICES = ("attention.project", "attention.output", "widen", "narrow")
@@ -71,11 +71,9 @@ class _Layer(torch.autograd.Function):
         stored = _stored(plan, of_pairs, given[12:])
         y = x.new_empty(len(x), project.shape[1])
         _, p = compiled.forward(of_pairs, stored, plan.rest, _by_head(y, plan.heads), plan.keep)
-        needed, before = (
-            (y, x)
-            if plan.kept is None
-            else (y.index_select(0, plan.kept), x.index_select(0, plan.kept))
-        )
+        needed, before = y, x
+        if plan.kept is not None:
+            needed, before = y.index_select(0, plan.kept), x.index_select(0, plan.kept)
         z = product(needed, output, (False, True), b_out)
         z, *first = _add_norm(before, z, gain_1, shift_1, plan, 0)
         inner = product(z, widen, (False, True))
@@ -84,7 +82,7 @@ class _Layer(torch.autograd.Function):
         ctx.save_for_backward(
             x, qkv, needed, p, z, inner, *first, *second, gain_1, b_in, gain_2, *stored
         )
-        ctx.plan, ctx.types = plan, [None if part is None else part.dtype for part in given]
+        ctx.plan, ctx.types = plan, mapped(lambda part: part.dtype, *given)
         return out
 
     @staticmethod
@@ -139,7 +137,7 @@ class _Layer(torch.autograd.Function):
             grad_x,
             *(part.to(dtype) for part, dtype in zip(gradients, types[:12], strict=True)),
             of_terms[0],
-            *(None if part is None else part[0] for part in of_terms[5:]),
+            *mapped(lambda part: part[0], *of_terms[5:]),
         )
 
 
@@ -166,11 +164,15 @@ def _split(qkv: Tensor, heads: int) -> Three:
 
 def _stored(plan: _Plan, of_pairs: Three, terms: Sequence[Tensor | None]) -> Addends:
     offset, *tables = terms
-    query, key = (x if used else None for x, used in zip(of_pairs[:2], plan.uses, strict=True))
-    query_table, key_table = (
-        None if table is None else table.to(of_pairs.v.dtype).contiguous()[None] for table in tables
-    )
-    beta = None if offset is None else offset.float().contiguous()
+    query: Tensor | None = None
+    key: Tensor | None = None
+    if plan.uses[0]:
+        query = of_pairs.q
+    if plan.uses[1]:
+        key = of_pairs.k
+    dtype = of_pairs.v.dtype
+    [beta] = mapped(lambda x: x.float().contiguous(), offset)
+    query_table, key_table = mapped(lambda x: x.to(dtype).contiguous()[None], *tables)
     return Addends(beta, query, key, None, None, query_table, key_table)
 
 
@@ -232,18 +234,22 @@ class _Given(Scheme):
         super().__init__(Shape(2, width, 2 * width, 2 * width, 1, TRIED, 3 * width))
         self.kind = kind
         sizes = {
-            "offset": (2, 2 * TRIED - 1) if kind.offset else None,
-            "query_table": (width, kind.query_table) if kind.query_table else None,
-            "key_table": (width, kind.key_table) if kind.key_table else None,
-            "query_bias": (2, kind.query_table) if kind.query_bias else None,
+            "offset": (kind.offset, 2, 2 * TRIED - 1),
+            "query_table": (kind.query_table, width, kind.query_table),
+            "key_table": (kind.key_table, width, kind.key_table),
+            "query_bias": (kind.query_bias, 2, kind.query_table),
         }
-        for name, size in sizes.items():
-            value = None if size is None else nn.Parameter(torch.randn(size))  # type: ignore[arg-type]
-            self.register_parameter(name, value)
+        for name, (is_there, *size) in sizes.items():
+            if is_there:
+                self.register_parameter(name, nn.Parameter(torch.randn(size)))  # type: ignore[arg-type]
 
     def terms(self, layer: int, q: Any, k: Any, state: Any) -> Terms:
-        left = {"query": q if self.kind.query else None, "key": k if self.kind.key else None}
-        return Terms(**left, **self._parameters, outside=self.kind.outside, reach=self.kind.reach)
+        given = dict(self._parameters)
+        if self.kind.query:
+            given["query"] = q
+        if self.kind.key:
+            given["key"] = k
+        return Terms(**given, outside=self.kind.outside, reach=self.kind.reach)
 
 
 TRIED = 21  # tokens of the longest sequence of a trial
@@ -327,7 +333,9 @@ def _computed(layer: Any, x: Tensor, call: Any, terms: Terms) -> Tensor:
     offset = terms.offset
     if terms.query_bias is not None:
         bias = extend(terms.query_bias, held.n, terms.outside)
-        offset = bias if offset is None else offset + bias
+        if offset is not None:
+            bias = offset + bias
+        offset = bias
     dtype = compute_dtype(x)
     parts = [layer.get_submodule(name) for name in PARTS]
     matrices = tuple(rounded(layer.get_submodule(name).weight, dtype) for name in MATRICES)
@@ -343,7 +351,10 @@ def _computed(layer: Any, x: Tensor, call: Any, terms: Terms) -> Tensor:
     keep = torch.is_grad_enabled() and any(
         part is not None and part.requires_grad for part in (x, *given)
     )
-    mask = None if call.mask is None else call.mask.contiguous()
+    [mask] = mapped(Tensor.contiguous, call.mask)
+    shape: tuple[int, ...] = held.batch, held.n
+    if kept.at is not None:
+        shape = (len(kept.at),)
     rest = Rest(
         terms.outside, terms.reach, attention.dropout.draw(call.layer), call.position.scale,
         mask=mask, starts=starts, n=held.n, shared=True,
@@ -351,7 +362,7 @@ def _computed(layer: Any, x: Tensor, call: Any, terms: Terms) -> Tensor:
     plan = _Plan(
         matrices, attention.shape.heads, rest, _rows(kept, held), uses, draws,
         (layer.attention_norm.eps, layer.ffn_norm.eps),
-        (held.batch, held.n) if kept.at is None else (len(kept.at),), keep,
+        shape, keep,
     )  # fmt: skip
     attention.ran = compiled.__name__.rpartition(".")[2]
     flat = x.to(dtype).flatten(0, -2).contiguous()
@@ -363,4 +374,6 @@ def _rows(kept: Tokens, held: Tokens) -> Tensor | None:
     """Which of the rows of `held` are those of `kept`; None: all."""
     if kept is held or kept.at is None:
         return None
-    return kept.at if held.at is None else torch.searchsorted(held.at, kept.at)
+    if held.at is None:
+        return kept.at
+    return torch.searchsorted(held.at, kept.at)

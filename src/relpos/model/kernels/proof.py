@@ -40,6 +40,7 @@ from relpos.model.dropout import Draw
 from relpos.model.kernels import eager, kept, library
 from relpos.model.position.base import Outside, Terms
 from relpos.model.precision import compute_dtype
+from relpos.model.shape import mapped
 from relpos.model.tokens import Tokens
 
 FACTOR = 4.0
@@ -87,11 +88,14 @@ def kind_of(terms: Terms, v: Tensor, content: bool, packed: bool = False) -> Kin
     """The kind of a call of an attention kernel with these terms and values v (B, H, n,
     head_dim)."""
     tensors = terms.query, terms.key, terms.query_table, terms.key_table
-    query, key, query_table, key_table = (None if x is None else x.shape[-1] for x in tensors)
-    outside: Outside = "zero" if terms.windowed and terms.outside == "zero" else "clamp"
+    query, key, query_table, key_table = mapped(lambda x: x.shape[-1], *tensors)
+    outside: Outside = "clamp"
+    if terms.windowed and terms.outside == "zero":
+        outside = "zero"
+    [value] = mapped(len, terms.value)
     return Kind(
         v.device, compute_dtype(v), v.shape[-1], content, terms.offset is not None, query, key, terms.dense is not None,
-        None if terms.value is None else len(terms.value), outside, terms.columns is not None and (query, key) != (None, None),
+        value, outside, terms.columns is not None and (query, key) != (None, None),
         terms.reach, query_table, key_table, narrow=any(x is not None and x.dim() == 2 for x in tensors[2:]),
         query_bias=terms.query_bias is not None, packed=packed,
     )  # fmt: skip

@@ -30,7 +30,10 @@ def serve(name: str, x: Tensor, training: bool) -> bool:
     Args:
         name: of the attention kernel asked for: plain torch there is plain torch here.
     """
-    kernel, own = (triton, "triton") if x.device.type == "cuda" else (compiled, "compiled")
+    kernel: ModuleType = compiled
+    if x.device.type == "cuda":
+        kernel = triton
+    own = kernel.__name__.rpartition(".")[2]
     return (
         name in ("auto", own)
         and kernel.serves(x, training)
@@ -40,29 +43,32 @@ def serve(name: str, x: Tensor, training: bool) -> bool:
 
 def passes(x: Tensor) -> ModuleType:
     """The module whose functions compute on tensors like x."""
+    if x.device.type == "cpu":
+        return sweeps_cpu
     # Triton compiles, or interprets, what is imported: not before it is needed.
-    return (
-        sweeps_cpu
-        if x.device.type == "cpu"
-        else import_module("relpos.model.kernels.triton_sweeps")
-    )
+    return import_module("relpos.model.kernels.triton_sweeps")
 
 
-class _Drop(torch.autograd.Function):
+class _SweptDrop(torch.autograd.Function):
     """On CUDA alone. Keeps no mask: it is drawn again."""
 
     @staticmethod
     @as_given
     def forward(ctx: Any, y: Tensor, draw: Draw, x: Tensor | None) -> Tensor:
         ctx.draw, ctx.adds = draw, x is not None
-        result: Tensor = passes(y).drop(y.contiguous(), draw, None if x is None else x.contiguous())
+        if x is not None:
+            x = x.contiguous()
+        result: Tensor = passes(y).drop(y.contiguous(), draw, x)
         return result
 
     @staticmethod
     @once_differentiable
     @as_given
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return passes(grad).drop(grad.contiguous(), ctx.draw), None, grad if ctx.adds else None
+        grad_x = None
+        if ctx.adds:
+            grad_x = grad
+        return passes(grad).drop(grad.contiguous(), ctx.draw), None, grad_x
 
 
 def dropped(
@@ -73,12 +79,16 @@ def dropped(
 ) -> Float[Tensor, "*batch hidden"]:
     """drop(y), or x + drop(y) in the number format of y; `name` as for `serve`."""
     if draw.rate > 0 and y.device.type != "cpu" and not transformed() and serve(name, y, True):
-        y = _Drop.apply(y, draw, None if x is None else x.to(y.dtype))
+        if x is not None:
+            x = x.to(y.dtype)
+        y = _SweptDrop.apply(y, draw, x)
         return y
-    return drop(y, draw) if x is None else block.added(x, y, draw)
+    if x is None:
+        return drop(y, draw)
+    return block.added(x, y, draw)
 
 
-class _AddNorm(torch.autograd.Function):
+class _SweptAddNorm(torch.autograd.Function):
     @staticmethod
     @as_given
     def forward(
@@ -157,31 +167,30 @@ def _example(name: str, width: int, dtype: torch.dtype, compiled: bool) -> list[
     norm, draw = nn.LayerNorm(width).to(dtype), Draw(0.25, 1234567)
     inputs = [x.requires_grad_(), y.requires_grad_(), *norm.parameters()]
     if name == "add_norm":
-        one, other = (
-            add_norm(x, y, norm, draw) if compiled else (block.add_norm(x, y, norm, draw),) * 2
-        )
-        result = one + 0.5 * other
+        if compiled:
+            first, second = add_norm(x, y, norm, draw)
+        else:
+            first = second = block.add_norm(x, y, norm, draw)
+        result = first + 0.5 * second
     elif name == "added":
-        result = (
-            _Drop.apply(y, draw, x)
-            if compiled and passes(x) is not sweeps_cpu
-            else block.added(x, y, draw)
-        )
+        if compiled and passes(x) is not sweeps_cpu:
+            result = _SweptDrop.apply(y, draw, x)
+        else:
+            result = block.added(x, y, draw)
     elif name == "feed_forward":
         widen, narrow = (_example_linear(width, place).to(dtype) for place in (3, 4))
         inputs = [x.requires_grad_(), *widen.parameters(), *narrow.parameters()]
-        result = (
-            feed_forward(x, widen, narrow) if compiled else narrow(nn.functional.gelu(widen(x)))
-        )
+        if compiled:
+            result = feed_forward(x, widen, narrow)
+        else:
+            result = narrow(nn.functional.gelu(widen(x)))
     elif name == "transform":
         narrow = _example_linear(width, 3).to(dtype)
         inputs = [x.requires_grad_(), *narrow.parameters(), *norm.parameters()]
-        here = compiled and passes(x) is sweeps_cpu
-        result = (
-            transform(x.flatten(0, 1), narrow, norm).view_as(x)
-            if here
-            else norm(nn.functional.gelu(narrow(x)))
-        )
+        if compiled and passes(x) is sweeps_cpu:
+            result = transform(x.flatten(0, 1), narrow, norm).view_as(x)
+        else:
+            result = norm(nn.functional.gelu(narrow(x)))
     elif name == "depthwise":
         return [part.double() for part in _example_depthwise(x.detach(), y.detach(), compiled)]
     else:
@@ -213,28 +222,24 @@ def _example_depthwise(x: Tensor, grad: Tensor, compiled: bool) -> list[Tensor]:
     shifted, weight = [padded[:, r : r + n] for r in range(5)], grad[0, :5].t()
     on_gpu = passes(x) is not sweeps_cpu
     if compiled:
-        return [
-            passes(x).grad_taps(x, grad, 5),
-            *([passes(x).taps(x, weight, grad[1, 0])] if on_gpu else []),
-        ]
-    grads = torch.stack([(part * grad).sum((0, 1)) for part in shifted], 1)
-    return [
-        grads,
-        *(
-            [sum(part * weight[:, r] for r, part in enumerate(shifted)) + grad[1, 0]]
-            if on_gpu
-            else []
-        ),
-    ]
+        results = [passes(x).grad_taps(x, grad, 5)]
+        if on_gpu:
+            results.append(passes(x).taps(x, weight, grad[1, 0]))
+        return results
+    results = [torch.stack([(part * grad).sum((0, 1)) for part in shifted], 1)]
+    if on_gpu:
+        results.append(sum(part * weight[:, r] for r, part in enumerate(shifted)) + grad[1, 0])
+    return results
 
 
 def _example_loss(logits: Tensor, bias: Tensor, compiled: bool) -> list[Tensor]:
     """The losses of the rows, then softmax − one-hot."""
     target = torch.arange(len(logits)) % len(bias)
     if compiled:
-        apart = passes(logits) is sweeps_cpu
-        logits = logits if apart else logits + bias
-        return [cross_entropy_(logits, bias if apart else None, target)[0], logits]
+        if passes(logits) is sweeps_cpu:
+            return [cross_entropy_(logits, bias, target)[0], logits]
+        logits = logits + bias
+        return [cross_entropy_(logits, None, target)[0], logits]
     logits = logits + bias
     one_hot = nn.functional.one_hot(target, logits.shape[1])
     return [
@@ -258,7 +263,7 @@ def add_norm(
     It is returned twice, for the next sum and for what is computed beside it: on CUDA the backward
     pass adds both gradients.
     """
-    return _AddNorm.apply(x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, draw, *beside)
+    return _SweptAddNorm.apply(x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, draw, *beside)
 
 
 class _Linear(torch.autograd.Function):
@@ -305,10 +310,14 @@ class _FeedForward(torch.autograd.Function):
         rows, made = x.flatten(0, -2), passes(x)
         wide, inner = rows @ widen.t(), inner.float()
         active = made.gelu_forward(wide, inner)
-        ctx.save_for_backward(
-            rows, wide, widen, inner, narrow, active if made.KEEPS_ACTIVATION else None
-        )
-        y = active @ narrow.t() if outer is None else torch.addmm(outer, active, narrow.t())
+        kept = None
+        if made.KEEPS_ACTIVATION:
+            kept = active
+        ctx.save_for_backward(rows, wide, widen, inner, narrow, kept)
+        if outer is None:
+            y = active @ narrow.t()
+        else:
+            y = torch.addmm(outer, active, narrow.t())
         ctx.outer = outer is not None
         return y.view(*x.shape[:-1], len(narrow))
 
@@ -321,7 +330,9 @@ class _FeedForward(torch.autograd.Function):
         made = passes(grad)
         of_wide, active, sums = made.gelu_backward(wide, inner, grad @ narrow, active)
         of_x = (of_wide @ widen).view(*shape[:-1], widen.shape[1])
-        of_outer = made.sum_rows(grad[None], grad.dtype)[0] if ctx.outer else None
+        of_outer = None
+        if ctx.outer:
+            of_outer = made.sum_rows(grad[None], grad.dtype)[0]
         return of_x, of_wide.t() @ rows, made.sum_rows(sums[None])[0], grad.t() @ active, of_outer
 
 

@@ -50,7 +50,7 @@ from torch.autograd.function import once_differentiable
 from relpos.model.dropout import Draw, axis_words, rescale, threshold, unmixed
 from relpos.model.position.base import Terms
 from relpos.model.precision import as_given, compute_dtype
-from relpos.model.shape import Heads, Masks
+from relpos.model.shape import Heads, Masks, mapped
 from relpos.model.tokens import Tokens
 
 WIDEST_HEAD = 128
@@ -141,9 +141,14 @@ class _Problem:
                 torch.Size((batch, n, n)), draw._replace(tokens=None), v.device
             )
             dropout = [tokens, axis_words(heads, v.device), columns, draw.key]
-        real = None if mask is None else mask.contiguous().view(torch.uint8)
-        self.starts = v if held.starts is None else held.starts
-        self.tensors = [v if x is None else x for x in (q, k, v, *added.tensors(), real, *dropout)]
+        [real] = mapped(lambda x: x.contiguous().view(torch.uint8), mask)
+        self.starts: Tensor = v
+        if held.starts is not None:
+            self.starts = held.starts
+        self.tensors = [q, k, v, *added.tensors(), real, *dropout]
+        for place, x in enumerate(self.tensors):
+            if x is None:
+                self.tensors[place] = v
         self.numbers = (
             *chain.from_iterable(map(strides, (q, k, v))),
             *added.numbers(),
@@ -186,7 +191,7 @@ class _Problem:
         )
 
 
-class _Attention(torch.autograd.Function):
+class _TritonAttention(torch.autograd.Function):
     """With a table, query and key are what it is multiplied with; None: q and k themselves."""
 
     @staticmethod
@@ -206,7 +211,9 @@ class _Attention(torch.autograd.Function):
             )
         ]  # fmt: skip
         added = Added(offset, windows[0], windows[1], dense, outside)
-        read = added.summed(v, mask, held) if _whole(held.n, v.element_size()) else added
+        read = added
+        if _whole(held.n, v.element_size()):
+            read = added.summed(v, mask, held)
         problem = _Problem(content, q, k, v, read, value, mask, draw, scale, held, backward=False)
         y = torch.empty_like(v.transpose(1, 2), memory_format=torch.contiguous_format)
         heads = v.shape[1]
@@ -279,9 +286,10 @@ class _Attention(torch.autograd.Function):
                     dtype=torch.float32,
                     device=v.device,
                 )
-            grad_query, grad_key = (
-                top if x is None else torch.zeros_like(x.kernels) for x in (added.query, added.key)
-            )
+            if added.query is not None:
+                grad_query = torch.zeros_like(added.query.kernels)
+            if added.key is not None:
+                grad_key = torch.zeros_like(added.key.kernels)
             problem.launch(
                 programs.backward_rows,
                 (problem.rows, rows),
@@ -301,12 +309,11 @@ class _Attention(torch.autograd.Function):
         if whole:
             of_offset, of_query, of_key, of_dense = added.collected(ds, held)
         else:
-            of_offset = (
-                None
-                if added.offset is None
-                else _joined(by_tile.sum(0), n, problem.tiles).to(added.offset.dtype)
+            [of_offset] = mapped(
+                lambda x: _joined(by_tile.sum(0), n, problem.tiles).to(x.dtype),
+                added.offset,
             )
-            of_dense = None if added.dense is None else _grad_dense(problem, known, added.dense)
+            [of_dense] = mapped(lambda x: _grad_dense(problem, known, x), added.dense)
             of_query, of_key = grad_query, grad_key
         of_q, of_k, of_v = (x.transpose(1, 2) for x in (grad_q, grad_k, grad_v))
         windows = [
@@ -363,21 +370,26 @@ def attention(
     # Tables that all heads share and that are narrow, (rank, width), are multiplied inside.
     windows: list[tuple[Tensor | None, Tensor | None]] = []
     for x, own, table in ((terms.query, q, terms.query_table), (terms.key, k, terms.key_table)):
-        if x is None or table is None or table.dim() == 2:
-            windows.append((x if table is None else None if x is own else x, table))
-        else:
-            windows.append((x @ table, None))
+        if x is not None and table is not None and table.dim() != 2:
+            x, table = x @ table, None
+        elif table is not None and x is own:
+            x = None
+        windows.append((x, table))
     v = _rows(v.to(dtype))
     content = q is not None and k is not None
-    queries, keys = (v if x is None else _rows(x.to(dtype)) for x in (q, k))
-    (query, query_table), (key, key_table) = (
-        (None if x is None else x.to(dtype) if table is not None else x.contiguous(), table)
-        for x, table in windows
-    )
-    offset, dense, value = (
-        x if x is None else x.contiguous() for x in (terms.offset, terms.dense, terms.value)
-    )
-    y: Heads = _Attention.apply(
+    queries, keys = mapped(lambda x: _rows(x.to(dtype)), q, k)
+    if queries is None:
+        queries = v
+    if keys is None:
+        keys = v
+    for place, (x, table) in enumerate(windows):
+        if x is not None and table is not None:
+            windows[place] = x.to(dtype), table
+        elif x is not None:
+            windows[place] = x.contiguous(), table
+    (query, query_table), (key, key_table) = windows
+    offset, dense, value = mapped(Tensor.contiguous, terms.offset, terms.dense, terms.value)
+    y: Heads = _TritonAttention.apply(
         content, queries, keys, v, offset, query, key, dense, value, query_table, key_table, terms.query_bias, mask, terms.outside,
         draw, scale, held or Tokens(v.shape[0], v.shape[2]),
     )  # fmt: skip
@@ -386,4 +398,6 @@ def attention(
 
 def _rows(x: Tensor) -> Tensor:
     """x with the elements of a row side by side."""
-    return x if x.stride(-1) == 1 else x.contiguous()
+    if x.stride(-1) == 1:
+        return x
+    return x.contiguous()

@@ -28,6 +28,7 @@ from relpos.model.kernels.triton_tiles import (
     scores,
     tokens_of,
 )
+from relpos.model.shape import mapped
 from relpos.model.tokens import Tokens
 
 ALIGNED = 8
@@ -206,7 +207,9 @@ class Windows:
         self.width = self.inner if table is None else table.shape[1]
         self.level = clamped_queries and self.width > 1
         if table is None:
-            self.kernels = x[..., 1:] - x[..., :1] if self.level else x
+            self.kernels = x
+            if self.level:
+                self.kernels = x[..., 1:] - x[..., :1]
             return
         self.padded = -(-(self.width - self.level) // ALIGNED) * ALIGNED
         self.rows, rows, columns = in_rows(x), self.heads * self.inner, self.heads * self.padded
@@ -217,10 +220,11 @@ class Windows:
         )  # fmt: skip
         # the table once for each head, zeros elsewhere; the bias
         self.blocks, spaced = blocks[:-1], blocks[-1]
-        made = (
-            self.rows @ self.blocks if bias is None else torch.addmm(spaced, self.rows, self.blocks)
-        )
-        self.kernels = self._by_head(made)
+        if bias is None:
+            kernels = self.rows @ self.blocks
+        else:
+            kernels = torch.addmm(spaced, self.rows, self.blocks)
+        self.kernels = self._by_head(kernels)
 
     def _by_head(self, kernels: Tensor) -> Tensor:
         return kernels.view(self.batch, self.n, self.heads, -1).transpose(1, 2)
@@ -231,11 +235,9 @@ class Windows:
         """The gradients of x, table and bias. That of x is added to `onto` (B, H, n, D) where it is
         given, and None then."""
         if self.table is None:
-            return (
-                torch.cat([-grad.sum(-1, keepdim=True), grad], -1) if self.level else grad,
-                None,
-                None,
-            )
+            if self.level:
+                grad = torch.cat([-grad.sum(-1, keepdim=True), grad], -1)
+            return grad, None, None
         flat = in_rows(grad)
         of_x = None
         if onto is None:
@@ -278,15 +280,15 @@ class Added(NamedTuple):
         """β, a, b, D as the programs read them."""
         return (
             self.offset,
-            *(None if x is None else x.kernels for x in (self.query, self.key)),
+            *mapped(lambda x: x.kernels, self.query, self.key),
             self.dense,
         )
 
     def constants(self) -> dict[str, int | bool]:
         """What the programs are compiled for."""
-        query, key = (0 if x is None else x.width for x in (self.query, self.key))
+        query, key = mapped(lambda x: x.width, self.query, self.key)
         return {
-            "HAS_OFFSET": self.offset is not None, "HAS_DENSE": self.dense is not None, "QUERY": query, "KEY": key,
+            "HAS_OFFSET": self.offset is not None, "HAS_DENSE": self.dense is not None, "QUERY": query or 0, "KEY": key or 0,
             "CLAMP": self.outside == "clamp", "LEVEL": self.query is not None and self.query.level, "NEAR": self.near,
         }  # fmt: skip
 
@@ -311,42 +313,39 @@ class Added(NamedTuple):
         # the blocks of keys in which the band of the widest may lie
         if self.offset is None and self.dense is None:
             near = triton.cdiv(max(windows) + BLOCK.value - 1, BLOCK.value) * BLOCK.value
-            near = near if near < n else 0
+            if near >= n:
+                near = 0
         shared = not windows and (self.dense is None or len(self.dense) == 1)
-        kind = torch.float32 if shared else like.dtype
-        out = torch.empty(
-            1 if shared else batch, heads, n, near or n, dtype=kind, device=like.device
-        )
+        kind = like.dtype
+        if shared:
+            batch, kind = 1, torch.float32
+        out = torch.empty(batch, heads, n, near or n, dtype=kind, device=like.device)
         every, columns = triton.next_power_of_2(n), triton.next_power_of_2(near or n)
         rows = max(1, min(every, TILE // columns))
-        real = None if mask is None or shared else mask.contiguous().view(torch.uint8)
+        real = None
+        if mask is not None and not shared:
+            real = mask.contiguous().view(torch.uint8)
         spread_terms[len(out) * heads, -(-n // rows)](
             *(out if x is None else x for x in (*self.tensors(), real, held.starts)), out, *self.numbers(), heads, n, ROWS=rows,
             COLUMNS=columns, ALL=every, HAS_MASK=real is not None, PACKED=held.starts is not None,
             **(self.constants() | {"NEAR": near}),
         )  # fmt: skip
-        return (
-            Added(None, self.query, self.key, out, self.outside, near)
-            if near
-            else Added(None, None, None, out, self.outside)
-        )
+        if near:
+            return Added(None, self.query, self.key, out, self.outside, near)
+        return Added(None, None, None, out, self.outside)
 
     def collected(self, ds: Tensor, held: Tokens) -> tuple[Tensor | None, ...]:
         """The gradients of β, a, b, D from that of the scores, (B, H, n, n)."""
-        windows = [
-            None if x is None else self._window(ds, x, transposed, held)
-            for x, transposed in ((self.query, False), (self.key, True))
-        ]
+        [of_query] = mapped(lambda x: self._window(ds, x, False, held), self.query)
+        [of_key] = mapped(lambda x: self._window(ds, x, True, held), self.key)
         shared = ds
         if self.offset is not None or (self.dense is not None and len(self.dense) == 1):
             shared = ds.sum(0, keepdim=True, dtype=torch.float32)
-        of_offset = None if self.offset is None else diagonal_sums(shared[0]).to(self.offset.dtype)
-        of_dense = (
-            None
-            if self.dense is None
-            else (shared if len(self.dense) == 1 else ds).to(self.dense.dtype)
-        )
-        return of_offset, *windows, of_dense
+        [of_offset] = mapped(lambda x: diagonal_sums(shared[0]).to(x.dtype), self.offset)
+        if self.dense is not None and len(self.dense) == 1:
+            ds = shared
+        [of_dense] = mapped(lambda x: ds.to(x.dtype), self.dense)
+        return of_offset, of_query, of_key, of_dense
 
     def _window(self, ds: Tensor, windows: Windows, transposed: bool, held: Tokens) -> Tensor:
         out, (batch, heads, n, _) = torch.empty_like(windows.kernels), ds.shape

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from relpos.errors import RelposError
 from relpos.model.initial import uniform_
-from relpos.model.shape import Heads, Mask, Shape, Turned
+from relpos.model.shape import Heads, Mask, Shape, Turned, mapped
 from relpos.model.tokens import Tokens
 
 Outside = Literal["clamp", "zero"]
@@ -91,10 +91,9 @@ class Terms:
         Raises:
             RelposError: both have tables of values, and these end differently.
         """
-        mapped = (
-            self.columns is not None or other.columns is not None or len(_ends(self, other)) > 1
-        )
-        one, two = (terms.by_offset() if mapped else terms.multiplied() for terms in (self, other))
+        one, two = self.multiplied(), other.multiplied()
+        if self.columns is not None or other.columns is not None or len(_ends(self, other)) > 1:
+            one, two = one.by_offset(), two.by_offset()
         # One sum of tables has one way to end. Terms without a window fit either.
         ends = _ends(one, two)
         if len(ends) > 1:
@@ -156,7 +155,7 @@ class Terms:
     def by_offset(self) -> Terms:
         """The same with a column for each offset in query and key, multiplied."""
         given = self.multiplied()
-        wide = [None if x is None else given._by_offset(x) for x in (given.query, given.key)]
+        wide = mapped(given._by_offset, given.query, given.key)
         filled = next((x for x in wide if x is not None), None)
         columns = None if filled is None else torch.arange(filled.shape[-1], device=filled.device)
         return replace(given, query=wide[0], key=wide[1], columns=columns)

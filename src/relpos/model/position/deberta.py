@@ -28,7 +28,7 @@ class Rows(NamedTuple):
     columns: Int[Tensor, "offsets"] | None
 
 
-class Kernels(NamedTuple):
+class TokenKernels(NamedTuple):
     """What queries and keys are multiplied with, and where each offset stands."""
 
     query: Float[Tensor, "heads head_dim width"]
@@ -109,7 +109,7 @@ class Deberta(Scheme):
             rows, most + offset.sign() * torch.bucketize(offset.abs(), self.edges, right=True)
         )
 
-    def see(self, layer: int, given: Input, state: Rows) -> Kernels:
+    def see(self, layer: int, given: Input, state: Rows) -> TokenKernels:
         """The rows as the layer's queries and keys."""
         if self.share:
             made = given.project(state.rows)
@@ -121,9 +121,9 @@ class Deberta(Scheme):
         )
         # A kernel is read at the offset from its owner: a key's at i − j, which is that of the
         # bucket; a query's at j − i.
-        return Kernels(k.flip(2), q, state.columns)
+        return TokenKernels(k.flip(2), q, state.columns)
 
-    def terms(self, layer: int, q: Heads, k: Heads, state: Kernels) -> Terms:
+    def terms(self, layer: int, q: Heads, k: Heads, state: TokenKernels) -> Terms:
         return Terms(
             query=q,
             key=k,

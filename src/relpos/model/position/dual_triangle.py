@@ -84,9 +84,8 @@ def _halves(x: Heads) -> Float[Tensor, "batch halves n half_dim"]:
 def blind_sides(heads: int) -> Float[Tensor, "{heads}"]:
     """The sign of the offsets that each head does not see: +1 in the first ⌈heads/2⌉, −1 in the
     others."""
-    return torch.tensor(
-        [1.0 if 2 * head < heads else -1.0 for head in range(heads)], dtype=torch.float64
-    )
+    first = -(-heads // 2)
+    return torch.tensor([1.0] * first + [-1.0] * (heads - first), dtype=torch.float64)
 
 
 def one_sided(blind: Float[Tensor, "heads"], n: int) -> Float[Tensor, "heads 2*{n}-1"]:
