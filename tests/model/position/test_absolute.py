@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from relpos.errors import RelposError
-from relpos.model.build import build
 from relpos.model.conv import ConvQKV
 from relpos.model.position import Absolute
 from relpos.model.shape import Shape
+from schemes import build
 
 SIZE = {"layers": 2, "hidden": 64, "embedding": 64, "heads": 4, "ffn": 64, "max_positions": 40}
 
