@@ -163,7 +163,7 @@ def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Ins
                 f"table.{nearest(key, KEYS)}"
             )
     # The command needs the name of a network; here the networks come from the plan.
-    config = resolved(compose("order", ["network=''", *overrides]))
+    config = resolved(compose("order", ["network=[]", *overrides]))
     pairs = instantiate(config["pairs"], "pairs")
     if "pairs" in experiment.order and isinstance(pairs, PairSource):
         pairs.pairs()  # unreadable pairs are refused before anything is trained
