@@ -7,6 +7,9 @@ training does: reading data, Lightning's loop, passes, clipping, AdamW, logging.
 time, which hardly depends on what else the machine does; each repeat takes some updates of both
 commits, and ratios are taken within it. Beside it stand the rates of large products: torch's, and
 those of the compiled library. Writes benchmarks/results/update.json and .md. Expect ten minutes.
+
+With `--gain 0.5` both commits take this processor for one that multiplies bfloat16 at half the rate
+of float32, so that rounded factors are multiplied as float32; writes update_in_float32 instead.
 """
 
 from __future__ import annotations
@@ -37,26 +40,32 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--updates", type=int, default=20, help="in a turn")
     parser.add_argument("--positions", nargs="+", default=["composite", "absolute"])
+    parser.add_argument("--gain", type=float, help="what bfloat16 is taken to gain")
     parser.add_argument("--worker", nargs=2, metavar=("PRECISION", "POSITION"))
     asked = parser.parse_args()
     if asked.worker:
         precision, position = asked.worker
-        return work(precision, position, asked.updates)
+        return work(precision, position, asked.updates, asked.gain)
     from _report import machine, write_results
 
     with checked_out(asked.base) as base:
         rows = [
-            race(base, precision, position, asked.repeats, asked.updates)
+            race(base, precision, position, asked.repeats, asked.updates, asked.gain)
             for precision in PRECISIONS
             for position in asked.positions
         ]
     about = machine() | {"load": round(os.getloadavg()[0], 1), "threads": 1, "base": asked.base}
-    write_results("update", {"machine": about, "repeats": asked.repeats, "rows": rows})
+    if asked.gain:
+        about["gain"] = asked.gain
+    name = "update_in_float32" if asked.gain else "update"
+    write_results(name, {"machine": about, "repeats": asked.repeats, "rows": rows})
 
 
-def race(base: Path, precision: str, position: str, repeats: int, updates: int) -> dict[str, Any]:
+def race(
+    base: Path, precision: str, position: str, repeats: int, updates: int, gain: float | None
+) -> dict[str, Any]:
     """Both commits in turns; a row of the table."""
-    workers = [start(tree, precision, position, updates) for tree in (base, ROOT)]
+    workers = [start(tree, precision, position, updates, gain) for tree in (base, ROOT)]
     times: list[list[float]] = [[], []]
     for repeat in range(-WARM, repeats):
         order = (0, 1) if repeat % 2 else (1, 0)
@@ -85,8 +94,11 @@ def race(base: Path, precision: str, position: str, repeats: int, updates: int) 
     }
 
 
-def start(tree: Path, precision: str, position: str, updates: int) -> subprocess.Popen[str]:
+def start(
+    tree: Path, precision: str, position: str, updates: int, gain: float | None
+) -> subprocess.Popen[str]:
     command = [sys.executable, __file__, "--worker", precision, position, "--updates", str(updates)]
+    command += [] if gain is None else ["--gain", str(gain)]
     environment = os.environ | {"PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         command,
@@ -107,13 +119,17 @@ def turn(worker: subprocess.Popen[str], word: str = "go") -> float:
     return float(worker.stdout.readline())
 
 
-def work(precision: str, position: str, updates: int) -> None:
+def work(precision: str, position: str, updates: int, gain: float | None) -> None:
     """Trains; after some updates it says how much processor time they took and waits for the next
     word on standard input."""
     import pytorch_lightning as pl
 
     import relpos
+    from relpos.model import kernels
 
+    if gain:
+        measured: Any = kernels
+        measured.bf16_gain = lambda: gain
     corpus = Path(os.environ.get("RELPOS_DATA", ".")) / "corpus"
     text = (
         ["data=files", "data.sample=500000"]

@@ -2,6 +2,7 @@
 is no compiler."""
 
 import shutil
+import subprocess
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -434,3 +435,42 @@ def test_products_add_a_bias_and_a_matrix(
         found = sweeps_cpu.product(*given, transposed, bias, beside, narrow)
         assert found.dtype == (dtype if narrow else torch.float32)
         torch.testing.assert_close(found.double(), exact, atol=0.1 if narrow else 1e-4, rtol=0.01)
+
+
+def test_where_bfloat16_does_not_pay_rounded_factors_are_multiplied_as_floats_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(kernels, "bf16_gain", lambda: 0.5)
+    monkeypatch.setattr(library, "_key", library._key.__wrapped__)
+    monkeypatch.setattr(library, "_loaded", {})
+    assert library.load(build=True)
+    for rows, columns, depth in ((5, 17, 3), (100, 528, 64), (98, 48, 201), (40, 4, 9)):
+        a, b = (torch.randn(size).bfloat16() for size in ((rows, depth), (depth, columns)))
+        for transposed in product((False, True), repeat=2):
+            given = [
+                x.t().contiguous() if t else x for x, t in zip((a, b), transposed, strict=True)
+            ]
+            floats = sweeps_cpu.product(*(x.float() for x in given), transposed)
+            assert torch.equal(sweeps_cpu.product(*given, transposed, narrow=False), floats)
+    assert sweeps.fault_of("cpu", torch.bfloat16) is None
+    assert layer_cpu.fault_of(kind("factors", "zero", torch.bfloat16)) is None
+    assert proof.fault_of(compiled.__name__, kind("all", "clamp", torch.bfloat16)) is None
+
+
+REUSED = """
+import resource, torch
+from relpos.model.kernels import library
+library.load(build=True)
+for _ in range(8):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.empty(24 << 20).fill_(1)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_freed_memory_is_used_again_however_large_the_block(python: str) -> None:
+    said = subprocess.run([python, "-c", REUSED], check=True, stdout=subprocess.PIPE).stdout
+    faults = [int(line) for line in said.split()]
+    # of 96 MB there are 24,576 pages, or 48 large ones; the heap has to grow first
+    assert max(faults[3:]) < 20

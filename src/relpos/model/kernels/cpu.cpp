@@ -21,6 +21,11 @@
 #else
 #define OWN_PRODUCTS_OF_BFLOAT16 0
 #endif
+#if OWN_PRODUCTS && defined(PRODUCTS_IN_FLOAT)
+#define PRODUCTS_OF_BFLOAT16_IN_FLOAT 1
+#else
+#define PRODUCTS_OF_BFLOAT16_IN_FLOAT 0
+#endif
 
 extern "C" {
 // Both are exported by libtorch_cpu where torch is built with MKL.
@@ -77,7 +82,7 @@ inline float exponential(float x) {
 }
 
 float* scratch(int which, int64_t count) {
-  static thread_local std::vector<float> buffers[21];
+  static thread_local std::vector<float> buffers[30];
   auto& buffer = buffers[which];
   if (int64_t(buffer.size()) < count) buffer.resize(count);
   return buffer.data();
@@ -151,7 +156,10 @@ inline void by_mkl(bool ta, bool tb, int m, int n, int k, float alpha, const bfl
 // 2.4 times as long as these, nor those for bfloat16, so that they take four times as long. Floats are added up in MKL's order. It
 // multiplies matrices of few columns and single rows in other ways, and such are left to it.
 template <class T>
-constexpr bool OWN = sizeof(T) == sizeof(float) ? OWN_PRODUCTS : OWN_PRODUCTS_OF_BFLOAT16;
+constexpr bool OWN = sizeof(T) == sizeof(float) ? OWN_PRODUCTS : OWN_PRODUCTS_OF_BFLOAT16 || PRODUCTS_OF_BFLOAT16_IN_FLOAT;
+// Whether the factors are widened, and multiplied as floats are.
+template <class T>
+constexpr bool IN_FLOAT = sizeof(T) != sizeof(float) && PRODUCTS_OF_BFLOAT16_IN_FLOAT;
 template <class T>
 inline bool own(int64_t m, int64_t n) {
   return OWN<T> && (sizeof(T) != sizeof(float) || (m > 1 && n > 8));
@@ -314,6 +322,12 @@ Right<T> right_of(int which, bool transposed, int64_t n, int64_t k, float alpha,
   Right<T> right{transposed, n, k, alpha, b, ld, nullptr, 0, 0};
 #if OWN_PRODUCTS
   if (!own<T>(2, n)) return right;
+  if constexpr (IN_FLOAT<T>) {
+    const float* wide = widened(b, transposed ? n : k, transposed ? k : n, ld, which + 13);
+    const Right<float> floats = right_of(which, transposed, n, k, alpha, wide, transposed ? k : n);
+    right.words = floats.words, right.step = floats.step, right.panel = floats.panel;
+    return right;
+  }
   if (sizeof(T) == sizeof(float) && !transposed && alpha == 1.0f && n % 16 == 0) {
     right.words = reinterpret_cast<const uint32_t*>(b), right.step = ld, right.panel = 16;
     return right;
@@ -331,8 +345,15 @@ Right<T> right_of(int which, bool transposed, int64_t n, int64_t k, float alpha,
 template <class T>
 void product(bool ta, int64_t m, const T* a, int64_t lda, const Right<T>& right, float beta, float* c, int64_t ldc) {
 #if OWN_PRODUCTS
-  if constexpr (OWN<T>)
+  if constexpr (IN_FLOAT<T>) {
+    if (right.words) {
+      const Right<float> floats{right.transposed, right.n, right.k, right.alpha, nullptr, 0, right.words, right.step, right.panel};
+      const int64_t columns = ta ? m : right.k;
+      return multiply(ta, m, widened(a, ta ? right.k : m, columns, lda, 17), columns, floats, beta, c, ldc);
+    }
+  } else if constexpr (OWN<T>) {
     if (own<T>(m, right.n)) return multiply(ta, m, a, lda, right, beta, c, ldc);
+  }
 #endif
   by_mkl(ta, right.transposed, m, right.n, right.k, right.alpha, a, lda, right.from, right.ld, beta, c, ldc);
 }
