@@ -107,16 +107,16 @@ def hugging_face_config(size: str, attention: str, **keys: Any) -> Any:
     from transformers import BertConfig
 
     sizes = size_of(size)
-    return BertConfig(
-        vocab_size=keys.pop("vocabulary", VOCABULARY),
-        hidden_size=sizes["hidden"],
-        num_hidden_layers=sizes["layers"],
-        num_attention_heads=sizes["heads"],
-        intermediate_size=sizes["ffn"],
-        max_position_embeddings=sizes["max_positions"],
-        attn_implementation=attention,
-        **keys,
-    )
+    own = {
+        "vocab_size": keys.pop("vocabulary", VOCABULARY),
+        "hidden_size": sizes["hidden"],
+        "num_hidden_layers": sizes["layers"],
+        "num_attention_heads": sizes["heads"],
+        "intermediate_size": sizes["ffn"],
+        "max_position_embeddings": sizes["max_positions"],
+        "attn_implementation": attention,
+    }
+    return BertConfig(**(own | keys))
 
 
 def bert(size: str, attention: str) -> Any:

@@ -25,7 +25,10 @@ from _report import machine, write_results
 
 RELPOS = [sys.executable, "-m", "relpos.cli"]
 TINY = ["size=tiny", "steps=2", "batch=8", "evaluations=1"]
-IMPORTS = "import torch, pytorch_lightning"
+QUICKLY = "from relpos.when_imported import import_quickly; import_quickly(); "
+IMPORTS = QUICKLY + "import torch, pytorch_lightning"
+# the least that any training needs: making an optimiser imports torch._dynamo
+OPTIMISER = "import torch; torch.optim.AdamW([torch.zeros(1, requires_grad=True)])"
 FIRST_STEP = """
 import sys, time
 from pathlib import Path
@@ -34,21 +37,25 @@ import relpos.stages
 
 STAMPS = Path(sys.argv[1])
 
-work = STAGES["pretrain"].work
+def stamp():
+    with STAMPS.open("a") as file:
+        file.write(f"{time.time()} {time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID)}\\n")
 
-def measured(run):
-    from relpos.train.pretrain import Pretraining
-    step = Pretraining.training_step
-    def first(*args):
-        step(*args)
-        cpu = time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID)
-        with STAMPS.open("a") as file:
-            file.write(f"{time.time()} {cpu}\\n")
-        Pretraining.training_step = step
-    Pretraining.training_step = first
-    return work(run)
+def measured(work):
+    def run(run):
+        from relpos.train.module import Training
+        learn = Training.learn
+        def first(*args):
+            Training.learn = learn
+            sums = learn(*args)
+            stamp()
+            return sums
+        Training.learn = first
+        return work(run)
+    return run
 
-STAGES["pretrain"].work = measured
+for name in ("pretrain", "finetune"):
+    STAGES[name].work = measured(STAGES[name].work)
 """
 UNTRAINED = """
 from relpos.runs.run import STAGES
@@ -58,17 +65,17 @@ for stage in STAGES.values():
 """
 """What every Python executes at its start, so that runs of a table do nothing in its workers
 either."""
-COMMAND = FIRST_STEP + "from relpos.cli import main; sys.exit(main(sys.argv[2:]))"
+COMMAND = FIRST_STEP + "from relpos.cli import main; del sys.argv[1]; sys.exit(main())"
 NEXT = (
     FIRST_STEP
     + """
 from relpos.config.compose import compose
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
-runs = [plan(compose("pretrain", [*sys.argv[2:], f"seed={seed}"])) for seed in (11, 12, 13)]
+command, *overrides = sys.argv[2:]
+runs = [plan(compose(command, [*overrides, f"seed={seed}"])) for seed in (11, 12, 13)]
 for run in runs:
-    with STAMPS.open("a") as file:
-        file.write(f"{time.time()} {time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID)}\\n")
+    stamp()
     execute(run, log=True)
 """
 )
@@ -96,24 +103,22 @@ def call(command: list[str], root: Path, **more: str) -> None:
         sys.exit(done.stderr)
 
 
-def first_step(root: Path, seed: int) -> tuple[float, float]:
+def first_step(root: Path, command: list[str], seed: int) -> tuple[float, float]:
     """From the command to the end of the first training step, data there already."""
     stamps = root / "stamps"
     stamps.unlink(missing_ok=True)
     start = time.time()
-    call(
-        [sys.executable, "-c", COMMAND, str(stamps), "pretrain", *TINY, f"seed={seed + 100}"], root
-    )
+    call([sys.executable, "-c", COMMAND, str(stamps), *command, f"seed={seed + 100}"], root)
     then, cpu = map(float, stamps.read_text(encoding="utf-8").split())
     return then - start, cpu
 
 
-def next_run(root: Path) -> tuple[float, float]:
+def next_run(root: Path, command: list[str]) -> tuple[float, float]:
     """From one run to the first step of the next in the same process; the second and third of
     three."""
     stamps = root / "stamps"
     stamps.unlink(missing_ok=True)
-    call([sys.executable, "-c", NEXT, str(stamps), *TINY], root)
+    call([sys.executable, "-c", NEXT, str(stamps), *command], root)
     lines = [
         tuple(map(float, line.split())) for line in stamps.read_text(encoding="utf-8").splitlines()
     ]
@@ -196,13 +201,15 @@ def main() -> int:
         folder = Path(name)
         root = folder / "runs"
         call([*RELPOS, "pretrain", *TINY], root)  # the data, and warm files
-        imports = least(3, lambda _: timed(lambda: call([sys.executable, "-c", IMPORTS], root)))
+
+        def python(code: str) -> tuple[float, float]:
+            """What it costs to execute some code."""
+            return least(3, lambda _: timed(lambda: call([sys.executable, "-c", code], root)))
+
+        imports = python(IMPORTS)
         add("import torch and Lightning", "", *imports)
-        add(
-            "import torch",
-            "",
-            *least(3, lambda _: timed(lambda: call([sys.executable, "-c", "import torch"], root))),
-        )
+        add("import torch", "", *python("import torch"))
+        add("import torch and make an optimiser", "", *python(OPTIMISER))
         add(
             "relpos --help",
             "0.2",
@@ -213,15 +220,32 @@ def main() -> int:
             "3",
             *least(3, lambda n: timed(lambda: call([*RELPOS, "claims"], folder / f"none{n}"))),
         )
-        first = least(3, lambda number: first_step(root, number))
+        first = least(3, lambda number: first_step(root, ["pretrain", *TINY], number))
         add(
             "command to the first training step, beyond these imports",
             "2",
             first[0] - imports[0],
             first[1] - imports[1],
         )
-        add("next run in the same worker, to its first step", "0.5", *next_run(root))
-        start = least(3, lambda _: timed(lambda: call([sys.executable, "-c", "pass"], root)))
+        add(
+            "next run in the same worker, to its first step",
+            "0.5",
+            *next_run(root, ["pretrain", *TINY]),
+        )
+        [network] = (root / "pretrain").glob("*-seed0-*/model")
+        tuning = ["finetune", f"network={network}", "task=cola", "steps=100", "batch=8"]
+        call([*RELPOS, *tuning], root)
+        add(
+            "relpos finetune to its first update",
+            "",
+            *least(3, lambda number: first_step(root, tuning, number)),
+        )
+        add(
+            "next fine-tuning in the same worker, to its first update",
+            "0.5",
+            *next_run(root, tuning),
+        )
+        start = python("pass")
         (folder / "sitecustomize.py").write_text(UNTRAINED, encoding="utf-8")
 
         def reproduce(root: Path, name: str, **content: Any) -> tuple[float, float]:
