@@ -76,7 +76,7 @@ def reads(tree: ast.AST) -> set[str]:
     return found
 
 
-def test_no_reader_of_a_file_goes_around_the_readers() -> None:
+def test_no_reader_of_a_file_goes_around_the_readers():
     found = {}
     for path in SOURCES.rglob("*.py"):
         name = path.relative_to(SOURCES).as_posix()
@@ -90,7 +90,7 @@ def test_no_reader_of_a_file_goes_around_the_readers() -> None:
 
 
 @pytest.mark.parametrize("read", [read_bytes, read_text, read_yaml, json_lines])
-def test_a_pipe_a_device_and_a_folder_are_refused(read, tmp_path: Path) -> None:
+def test_a_pipe_a_device_and_a_folder_are_refused(read, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path, said in (
         (tmp_path / "pipe", "a pipe or a device"),
@@ -113,7 +113,7 @@ def test_a_pipe_a_device_and_a_folder_are_refused(read, tmp_path: Path) -> None:
         (b'{"a": {}}', "damaged: a: Input should be a valid integer"),
     ],
 )
-def test_what_is_damaged_is_named_with_its_line(content: bytes, said: str, tmp_path: Path) -> None:
+def test_what_is_damaged_is_named_with_its_line(content, said, tmp_path):
     path = tmp_path / "small.json"
     path.write_bytes(content)
     with pytest.raises(RelposError) as caught:
@@ -123,7 +123,7 @@ def test_what_is_damaged_is_named_with_its_line(content: bytes, said: str, tmp_p
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
+def test_what_is_too_large_is_refused_before_it_is_read(tmp_path):
     with (tmp_path / "large").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(
@@ -134,7 +134,7 @@ def test_what_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
         read_yaml(tmp_path / "large")
 
 
-def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+def test_a_damaged_line_is_named(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\n{"step": \n{"step": 3}\n{"st', encoding="utf-8")
     with pytest.raises(RelposError, match=r"metrics\.jsonl, line 2: damaged: "):
@@ -145,7 +145,7 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
     assert json_lines(tmp_path / "missing") == []
 
 
-def test_a_missing_file_has_the_value_that_is_asked_for(tmp_path: Path) -> None:
+def test_a_missing_file_has_the_value_that_is_asked_for(tmp_path):
     assert read_json(tmp_path / "missing.json", dict, {}) == {}
     with pytest.raises(RelposError, match=r"missing\.json: No such file"):
         read_json(tmp_path / "missing.json", dict)
@@ -169,9 +169,7 @@ def test_a_missing_file_has_the_value_that_is_asked_for(tmp_path: Path) -> None:
         "~ null",
     ],
 )
-def test_two_keys_that_would_become_one_are_refused_by_both_names(
-    keys: str, tmp_path: Path
-) -> None:
+def test_two_keys_that_would_become_one_are_refused_by_both_names(keys, tmp_path):
     first, second = keys.split()
     (tmp_path / "t.yaml").write_text(f"rows:\n  {first}: x\n  {second}: y\n")
     with pytest.raises(RelposError) as caught:

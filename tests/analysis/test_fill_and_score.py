@@ -1,8 +1,6 @@
 """What stands at `[MASK]`, and the log-probability of a text by token, against the definitions
 written as loops."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -33,9 +31,7 @@ def model(tokenizer: Tokenizer) -> MaskedLM:
     return model.eval()
 
 
-def test_guesses_are_the_softmax_at_the_masked_tokens(
-    model: MaskedLM, tokenizer: Tokenizer
-) -> None:
+def test_guesses_are_the_softmax_at_the_masked_tokens(model, tokenizer):
     ids = [CLS, *tokenizer.encode(["the"])[0], MASK, *tokenizer.encode(["dogs"])[0], MASK, SEP]
     probabilities = model(torch.tensor([ids]))[0].softmax(-1)
     guesses = FillMask(model, tokenizer)("the [MASK] dogs [MASK]", top=3)
@@ -49,16 +45,14 @@ def test_guesses_are_the_softmax_at_the_masked_tokens(
         )
 
 
-def test_a_guess_shows_the_text_with_its_piece_and_the_other_masks(
-    model: MaskedLM, tokenizer: Tokenizer
-) -> None:
+def test_a_guess_shows_the_text_with_its_piece_and_the_other_masks(model, tokenizer):
     first, second = FillMask(model, tokenizer)("the [MASK] dogs [MASK].", top=tokenizer.size)
     cat = int(tokenizer.encode(["sleep"])[0][0])
     assert next(guess.text for guess in first if guess.id == cat) == "the sleep dogs [MASK]."
     assert next(guess.text for guess in second if guess.id == cat) == "the [MASK] dogs sleep."
 
 
-def test_a_special_token_takes_the_place_of_a_word(tokenizer: Tokenizer) -> None:
+def test_a_special_token_takes_the_place_of_a_word(tokenizer):
     whole, first = (
         tokenizer.encode(["the dogs, sleep."])[0].tolist(),
         tokenizer.encode(["the dogs"])[0].tolist(),
@@ -70,9 +64,7 @@ def test_a_special_token_takes_the_place_of_a_word(tokenizer: Tokenizer) -> None
 
 
 @pytest.mark.parametrize("form", ["plain", "within_word"])
-def test_the_tokens_add_up_to_the_pseudo_log_likelihood(
-    model: MaskedLM, tokenizer: Tokenizer, form: str
-) -> None:
+def test_the_tokens_add_up_to_the_pseudo_log_likelihood(model, tokenizer, form):
     words = Words(tokenizer) if form == "within_word" else None
     [expected] = pseudo_log_likelihoods(model, [tokenizer.encode([TEXT])[0]], words)
     scored = Score(model, tokenizer, form)(TEXT)
@@ -81,9 +73,7 @@ def test_the_tokens_add_up_to_the_pseudo_log_likelihood(
     assert scored.perplexity == pytest.approx(np.exp(-expected / len(scored.pieces)), rel=1e-6)
 
 
-def test_special_tokens_in_a_scored_text_are_context_and_have_no_score(
-    model: MaskedLM, tokenizer: Tokenizer
-) -> None:
+def test_special_tokens_in_a_scored_text_are_context_and_have_no_score(model, tokenizer):
     [dogs], [sleep] = (tokenizer.encode([word])[0].tolist() for word in ("dogs", "sleep"))
     scored = Score(model, tokenizer)("dogs [MASK] sleep")
     assert scored.pieces == [tokenizer.piece(dogs), tokenizer.piece(sleep)]
@@ -105,27 +95,23 @@ def test_special_tokens_in_a_scored_text_are_context_and_have_no_score(
         ("[MASK] " * 30, "Absolute has 24 positions"),
     ],
 )
-def test_a_text_that_cannot_be_filled_is_one_line(
-    model: MaskedLM, tokenizer: Tokenizer, text: str, said: str
-) -> None:
+def test_a_text_that_cannot_be_filled_is_one_line(model, tokenizer, text, said):
     with pytest.raises(RelposError) as caught:
         FillMask(model, tokenizer)(text)
     assert said in str(caught.value)
 
 
-def test_a_text_without_anything_to_score_is_one_line(
-    model: MaskedLM, tokenizer: Tokenizer
-) -> None:
+def test_a_text_without_anything_to_score_is_one_line(model, tokenizer):
     with pytest.raises(RelposError, match="there is nothing to score but special tokens"):
         Score(model, tokenizer)("[MASK]")
 
 
-def test_an_unknown_form_is_refused_from_python(model: MaskedLM, tokenizer: Tokenizer) -> None:
+def test_an_unknown_form_is_refused_from_python(model, tokenizer):
     with pytest.raises(RelposError, match="form=words: within_word or plain is expected"):
         Score(model, tokenizer, "words")
 
 
-def test_the_functions_of_the_package_name_what_a_run_lacks(tmp_path: Path) -> None:
+def test_the_functions_of_the_package_name_what_a_run_lacks(tmp_path):
     for function in (relpos.FillMask, relpos.Score):
         with pytest.raises(RelposError, match="network=.*: no finished run and no model folder"):
             function(tmp_path)

@@ -47,7 +47,7 @@ def of(model: Any) -> dict[str, bool]:
 @pytest.mark.parametrize(
     "name", sorted(set.union(*(names for sides in HAS.values() for names in sides)))
 )
-def test_properties_of_known_schemes(name: str) -> None:
+def test_properties_of_known_schemes(name):
     found = of(model_of(name))
     for key, (having, lacking) in HAS.items():
         if name in having | lacking:
@@ -81,20 +81,20 @@ class AllButOnce(Scheme):
         return Terms(dense=dense)
 
 
-def test_a_loop_over_positions_is_not_parallel() -> None:
+def test_a_loop_over_positions_is_not_parallel():
     found = of(build(SIZE, Stepwise, VOCABULARY).double())
     assert not found["parallelisable"]
     assert found["interpretable"]
 
 
-def test_one_entry_out_of_line_is_no_curve_and_no_translation() -> None:
+def test_one_entry_out_of_line_is_no_curve_and_no_translation():
     found = of(build(SIZE, AllButOnce, VOCABULARY).double())
     assert not found["interpretable"]
     assert not found["translation-invariant"]
     assert found["parallelisable"]
 
 
-def test_parameters_are_compared_with_those_of_the_table() -> None:
+def test_parameters_are_compared_with_those_of_the_table():
     sizes = ((3, 4, True), (4, 4, False))
     for own, table, expected in sizes:
         found = measured.properties(

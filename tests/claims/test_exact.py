@@ -18,7 +18,7 @@ from tests.packaging.links import ROOT
 NO_RUNS = Scales([])
 
 
-def test_a_proven_claim_holds_and_names_tests_that_are_there() -> None:
+def test_a_proven_claim_holds_and_names_tests_that_are_there():
     proven = [claim for claim in load("all") if isinstance(claim.judgement, Proven)]
     assert [claim.id for claim in proven] == ["C22", "C23", "C24", "X01"]
     for claim in proven:
@@ -29,7 +29,7 @@ def test_a_proven_claim_holds_and_names_tests_that_are_there() -> None:
 
 
 @pytest.mark.parametrize(("scheme", "expected"), [("tisa", "holds"), ("rope", "fails")])
-def test_all_six_properties_are_found_by_trying(scheme: str, expected: str) -> None:
+def test_all_six_properties_are_found_by_trying(scheme, expected):
     found = only(AllProperties(scheme).verdicts(NO_RUNS))
     assert found.verdict == expected
     assert "all six: tisa;" in found.figures
@@ -52,16 +52,14 @@ FEW, MANY = (
         (FEW[:1], MANY, 20, 817, "fails"),
     ],
 )
-def test_parameters_are_counted(
-    few: list[str], many: list[str], times: float, number: int | None, expected: str
-) -> None:
+def test_parameters_are_counted(few, many, times, number, expected):
     found = only(Parameters(few, many, times, number).verdicts(NO_RUNS))
     assert found.verdict == expected
     assert "position=absolute size=small: 16,384" in found.figures
 
 
 @pytest.mark.parametrize("name", ["absolute", "tisa", "composite", "none"])
-def test_parameters_are_those_of_the_scheme_in_a_network(name: str) -> None:
+def test_parameters_are_those_of_the_scheme_in_a_network(name):
     overrides = ["size=tiny", f"position={name}"]
     counted = count(build(parsed(Architecture, resolved(compose("params", overrides)))))
     assert position_parameters(*overrides) == counted["position"]

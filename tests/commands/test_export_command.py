@@ -57,9 +57,7 @@ def same(first: Path, second: Path) -> bool:
     )
 
 
-def test_a_run_leaves_with_its_weights_and_its_record(
-    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_leaves_with_its_weights_and_its_record(runs, tmp_path, capsys):
     for name, kind in (("fixed", "relpos"), ("absolute", "bert")):
         to = tmp_path / name
         assert exported(capsys, runs[name], to)["model_type"] == kind
@@ -78,9 +76,7 @@ def test_a_run_leaves_with_its_weights_and_its_record(
         assert record["starts"][0]["host"] not in card.split()
 
 
-def test_a_fine_tuning_leaves_as_a_classifier_with_the_labels_of_its_task(
-    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fine_tuning_leaves_as_a_classifier_with_the_labels_of_its_task(runs, tmp_path, capsys):
     overrides = [f"network={runs['absolute']}", "task=rte", "intermediate=none", "length=32"]
     planned = plan(relpos.compose("finetune", overrides))
     save_model(planned.path / "model", *classifier(runs["absolute"] / "model"))
@@ -97,9 +93,7 @@ def test_a_fine_tuning_leaves_as_a_classifier_with_the_labels_of_its_task(
     assert "| rte | 50 |" in (tmp_path / "out" / "README.md").read_text()
 
 
-def test_the_card_has_the_question_of_the_table_that_a_run_was_made_for(
-    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_card_has_the_question_of_the_table_that_a_run_was_made_for(runs, tmp_path, capsys):
     run = shutil.copytree(runs["fixed"], tmp_path / "run")
     with (run / "config.yaml").open("a") as file:
         file.write("table: demo\n")
@@ -111,9 +105,7 @@ def test_the_card_has_the_question_of_the_table_that_a_run_was_made_for(
     assert "relpos reproduce table=demo 'rows=[my row]'" in card
 
 
-def test_the_card_has_the_command_without_folders(
-    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_card_has_the_command_without_folders(runs, tmp_path, capsys):
     run = shutil.copytree(runs["fixed"], tmp_path / "run")
     record = read_record(run) | {
         "command": "relpos pretrain data=files 'data.root=/somewhere/my texts' k=2"
@@ -151,7 +143,7 @@ def test_the_card_has_the_command_without_folders(
         ),
     ],
 )
-def test_of_a_path_in_a_command_its_last_part_is_published(typed: str, published: str) -> None:
+def test_of_a_path_in_a_command_its_last_part_is_published(typed, published):
     assert _without_folders(f"relpos pretrain {typed}") == f"relpos pretrain {published}"
 
 
@@ -165,16 +157,16 @@ def test_of_a_path_in_a_command_its_last_part_is_published(typed: str, published
         "data=hub 'data.texts=[{id: wikimedia/wikipedia, name: 20231101.en}]' '~conv'",
     ],
 )
-def test_what_is_no_path_stays_in_the_command_as_it_is(typed: str) -> None:
+def test_what_is_no_path_stays_in_the_command_as_it_is(typed):
     words = shlex.split(f"relpos pretrain {typed}")
     assert _without_folders(shlex.join(words)) == shlex.join(words)
 
 
-def test_a_command_with_an_open_quote_is_not_published() -> None:
+def test_a_command_with_an_open_quote_is_not_published():
     assert _without_folders("relpos pretrain 'data.root=/somewhere/me") is None
 
 
-def test_no_name_in_a_card_is_markup(tmp_path: Path) -> None:
+def test_no_name_in_a_card_is_markup(tmp_path):
     folder = tmp_path / "a <img src=x> [b](http:c) `d`\n# Evil"
     folder.mkdir()
     record = Record(meaning={"note": "```\n# Evil"}, metrics={"loss|x\n# Evil": 1.0})
@@ -187,9 +179,7 @@ def test_no_name_in_a_card_is_markup(tmp_path: Path) -> None:
     assert "\n````yaml\n" in said
 
 
-def test_the_card_has_what_was_measured_of_this_network(
-    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_card_has_what_was_measured_of_this_network(runs, tmp_path, capsys):
     run = shutil.copytree(runs["fixed"], tmp_path / "run")
     for share, gap in ((50, 0.25), (100, 1.5)):
         shuffled = {
@@ -230,11 +220,8 @@ def test_the_card_has_what_was_measured_of_this_network(
 
 
 def test_the_card_resolves_nothing_that_a_run_of_somebody_else_says(
-    runs: dict[str, Path],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    runs, tmp_path, capsys, monkeypatch
+):
     monkeypatch.setenv("ONLY_MINE", "demo")
     run = shutil.copytree(runs["fixed"], tmp_path / "run")
     with (run / "config.yaml").open("a") as file:
@@ -243,9 +230,7 @@ def test_the_card_resolves_nothing_that_a_run_of_somebody_else_says(
     assert "Trained for the question" not in (tmp_path / "out" / "README.md").read_text()
 
 
-def test_model_folders_and_snapshots_leave_too(
-    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_model_folders_and_snapshots_leave_too(runs, tmp_path, capsys):
     run, alone = runs["fixed"], shutil.copytree(runs["fixed"] / "model", tmp_path / "alone")
     for number, named in enumerate((run / "model", alone)):
         exported(capsys, named, tmp_path / str(number))
@@ -255,9 +240,7 @@ def test_model_folders_and_snapshots_leave_too(
     assert "No record of the training" in (tmp_path / "1" / "README.md").read_text()
 
 
-def test_the_snapshots_leave_as_revisions_that_are_named_by_the_words_read(
-    runs: dict[str, Path], tmp_path: Path, refused: Any
-) -> None:
+def test_the_snapshots_leave_as_revisions_that_are_named_by_the_words_read(runs, tmp_path, refused):
     to = tmp_path / "out"
     assert main(["export", f"network={runs['fixed']}", f"to={to}", "words=100"]) == 0
     assert sorted(path.name for path in to.iterdir()) == ["chck_100M", "chck_50M", "main"]
@@ -272,9 +255,7 @@ def test_the_snapshots_leave_as_revisions_that_are_named_by_the_words_read(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_mistake_is_one_line_and_writes_nothing(
-    runs: dict[str, Path], tmp_path: Path, refused: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_one_line_and_writes_nothing(runs, tmp_path, refused, capsys):
     exported(capsys, runs["absolute"], tmp_path / "there")
     unfinished = shutil.copytree(runs["fixed"], tmp_path / "unfinished")
     record = read_record(unfinished) | {"state": "running"}
@@ -290,9 +271,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(
     assert not (tmp_path / "new").exists()
 
 
-def test_of_several_revisions_none_is_written_where_one_cannot_be(
-    runs: dict[str, Path], tmp_path: Path, refused: Any
-) -> None:
+def test_of_several_revisions_none_is_written_where_one_cannot_be(runs, tmp_path, refused):
     (tmp_path / "chck_100M").mkdir()
     (tmp_path / "chck_100M" / "mine").touch()
     assert "is not an empty folder" in refused(

@@ -102,12 +102,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_the_bytes_are_those_of_this_version(folder: Path) -> None:
+def test_the_bytes_are_those_of_this_version(folder):
     """Where this fails the language has changed: raise VERSION and enter the new digest."""
     assert (VERSION, digest(folder)) == (1, "0c5ead486d25cf4f")
 
 
-def test_another_seed_is_another_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_seed_is_another_text(tmp_path, monkeypatch):
     monkeypatch.setattr(import_module("relpos.data.toy.write"), "EVALUATION", 2)
     for seed in (0, 1):
         write(tmp_path / str(seed), seed, pairs=20, items=2)
@@ -115,7 +115,7 @@ def test_another_seed_is_another_text(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("name", ORDER)
-def test_order_tasks_have_both_labels_for_the_same_words(name: str) -> None:
+def test_order_tasks_have_both_labels_for_the_same_words(name):
     """So that, given the bag of each segment, the label is a fair coin."""
     chance = Chance(0, "test")
     for part in ("train", "dev", "test"):
@@ -127,14 +127,14 @@ def test_order_tasks_have_both_labels_for_the_same_words(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ORDER)
-def test_the_coin_of_order_tasks_is_fair(name: str) -> None:
+def test_the_coin_of_order_tasks_is_fair(name):
     chance, task = Chance(0, "coin"), fair(ORDER[name])
     labels = Counter(task(chance, "dev").label for _ in range(2000))
     assert len(labels) == 2
     assert max(labels.values()) / 2000 < 0.5 + 4 * sqrt(0.25 / 2000)
 
 
-def test_cola_knows_good_from_bad() -> None:
+def test_cola_knows_good_from_bad():
     chance = Chance(0, "test")
     for _ in range(1000):
         good, bad = tasks.cola(chance, "train")
@@ -159,11 +159,11 @@ def test_cola_knows_good_from_bad() -> None:
         ("who do the dog chase?", False),
     ],
 )
-def test_the_recogniser(sentence: str, expected: bool) -> None:
+def test_the_recogniser(sentence, expected):
     assert grammatical(words(sentence)) is expected
 
 
-def test_agreement_tells_no_roles_where_roles_decide() -> None:
+def test_agreement_tells_no_roles_where_roles_decide():
     """Nouns of different number would say, through the verb, which of them acts."""
     chance = Chance(0, "test")
     plurals = {lexicon.plural(noun) for noun in lexicon.PEOPLE}
@@ -174,7 +174,7 @@ def test_agreement_tells_no_roles_where_roles_decide() -> None:
 
 
 @pytest.mark.parametrize("name", BAG)
-def test_no_single_word_gives_a_label_away(name: str) -> None:
+def test_no_single_word_gives_a_label_away(name):
     """For every word of either segment: the share of the most frequent label where it stands,
     within sampling error."""
     chance, task = Chance(0, "test"), BAG[name]
@@ -190,7 +190,7 @@ def test_no_single_word_gives_a_label_away(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*ORDER, *BAG])
-def test_parts_share_no_event(name: str) -> None:
+def test_parts_share_no_event(name):
     task = BAG[name] if name in BAG else fair(ORDER[name])
     for part in ("train", "dev", "test"):
         chance = Chance(0, "test", part)
@@ -200,7 +200,7 @@ def test_parts_share_no_event(name: str) -> None:
             )
 
 
-def test_the_corpus_tells_train_events_in_sentences() -> None:
+def test_the_corpus_tells_train_events_in_sentences():
     chance, found, polarity = Chance(0, "test"), set(), {*lexicon.POSITIVE, *lexicon.NEGATIVE}
     for _ in range(3000):
         both = corpus.pair(chance)
@@ -210,7 +210,7 @@ def test_the_corpus_tells_train_events_in_sentences() -> None:
     assert {part_of(one) for one in found} == {"train"}
 
 
-def test_the_reader_sees_one_sentence_a_line(folder: Path) -> None:
+def test_the_reader_sees_one_sentence_a_line(folder):
     """Pairs are sentences 1 + 2, 3 + 4, …: a line joined to the next would put all later pairs out
     of step."""
     files = sorted((folder / "corpus").iterdir())
@@ -228,14 +228,14 @@ def test_the_reader_sees_one_sentence_a_line(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", HEADER)
-def test_files_have_glues_own_columns(folder: Path, name: str) -> None:
+def test_files_have_glues_own_columns(folder, name):
     table = read_table(folder / "glue" / f"{name}.tsv")
     assert ",".join(table.header) == HEADER[name]
     assert len(table.rows) == (50 if name.endswith("train") else 500)
 
 
 @pytest.mark.parametrize("part", ["train", "dev"])
-def test_cola_has_no_header(folder: Path, part: str) -> None:
+def test_cola_has_no_header(folder, part):
     table = read_table(
         folder / "glue" / "CoLA" / f"{part}.tsv", ("source", "label", "mark", "sentence")
     )
@@ -246,9 +246,7 @@ def test_cola_has_no_header(folder: Path, part: str) -> None:
     )
 
 
-def test_a_full_disk_is_one_line_and_the_next_try_heals(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_one_line_and_the_next_try_heals(tmp_path, monkeypatch):
     toy = import_module("relpos.data.toy.write")
     monkeypatch.setattr(toy, "EVALUATION", 2)
     opened = toy.opened

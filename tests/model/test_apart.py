@@ -26,9 +26,7 @@ def no_process(*_: object, **__: object) -> None:
     raise AssertionError("tried again")
 
 
-def test_what_is_right_is_tried_once_for_each_kind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_right_is_tried_once_for_each_kind(tmp_path, monkeypatch):
     assert proof.tried(proof.fault_of, "relpos.model.kernels.fused", KIND) is None
     monkeypatch.setattr(proof.subprocess, "run", no_process)
     assert proof.tried(proof.fault_of, "relpos.model.kernels.fused", KIND) is None
@@ -37,9 +35,7 @@ def test_what_is_right_is_tried_once_for_each_kind(
         proof.tried(proof.fault_of, "relpos.model.kernels.fused", KIND._replace(head_dim=8))
 
 
-def test_what_is_wrong_stays_so_until_a_version_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_wrong_stays_so_until_a_version_changes(tmp_path, monkeypatch):
     for _ in range(2):
         assert proof.tried(os.getcwd) == os.getcwd()
     monkeypatch.setattr(proof.subprocess, "run", no_process)
@@ -49,7 +45,7 @@ def test_what_is_wrong_stays_so_until_a_version_changes(
         proof.tried(os.getcwd)
 
 
-def test_on_a_cpu_what_passes_is_kept_and_a_fault_is_found_anew(tmp_path: Path) -> None:
+def test_on_a_cpu_what_passes_is_kept_and_a_fault_is_found_anew(tmp_path):
     faults: list[str | None] = []
 
     def trial(fault: str | None) -> str | None:
@@ -61,15 +57,13 @@ def test_on_a_cpu_what_passes_is_kept_and_a_fault_is_found_anew(tmp_path: Path) 
     assert (faults, records(tmp_path)) == ([None, "off", "off"], [""])
 
 
-def test_what_ends_its_process_is_wrong(tmp_path: Path) -> None:
+def test_what_ends_its_process_is_wrong(tmp_path):
     assert proof.tried(os.abort) == "the process that tried it was ended by SIGABRT"
     assert records(tmp_path) == ["the process that tried it was ended by SIGABRT"]
 
 
 @pytest.mark.full  # a real interpreter, which has imported nothing yet
-def test_the_working_directory_has_no_module_of_its_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_working_directory_has_no_module_of_its_process(tmp_path, monkeypatch):
     (tmp_path / "torch.py").write_text(
         "raise SystemExit('read from the working directory')", encoding="utf-8"
     )
@@ -78,14 +72,12 @@ def test_the_working_directory_has_no_module_of_its_process(
     assert proof.tried(os.readlink, "/proc/self") != str(os.getpid())
 
 
-def test_where_there_can_be_no_other_process_it_is_tried_here(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_there_can_be_no_other_process_it_is_tried_here(monkeypatch):
     monkeypatch.setattr(proof.sys, "executable", "/bin/false")
     assert proof.tried(os.getcwd) == os.getcwd()
 
 
-def test_the_attention_kernel_on_a_gpu_is_tried_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_attention_kernel_on_a_gpu_is_tried_so(monkeypatch):
     monkeypatch.setattr(proof, "_passed", {})
     monkeypatch.setattr(
         proof, "tried", lambda trial, *arguments: "the process that tried it was ended by SIGSEGV"
@@ -100,7 +92,7 @@ def test_the_attention_kernel_on_a_gpu_is_tried_so(monkeypatch: pytest.MonkeyPat
         assert not proof.holds(triton, KIND._replace(device=torch.device("cuda")))
 
 
-def test_single_passes_on_a_gpu_are_tried_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_passes_on_a_gpu_are_tried_so(monkeypatch):
     monkeypatch.setattr(proof, "tried", lambda trial, *arguments: trial("cpu", arguments[1]))
     monkeypatch.setattr(
         sweeps, "_example", lambda name, *_: 1 // 0 if name == "cross_entropy" else []

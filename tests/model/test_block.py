@@ -68,14 +68,14 @@ def agrees_with_loops(model: Any) -> None:
 
 
 @pytest.mark.parametrize("change", CHOICES.values(), ids=CHOICES)
-def test_a_network_is_its_formula(change: dict[str, Any]) -> None:
+def test_a_network_is_its_formula(change):
     agrees_with_loops(network(change, Rope))
 
 
 @pytest.mark.parametrize(
     ("group", "name"), [(group, name) for group, names in PARTS.items() for name in names]
 )
-def test_schemes_and_convolutions_stand_where_they_stood(group: str, name: str) -> None:
+def test_schemes_and_convolutions_stand_where_they_stood(group, name):
     conv = preset("conv", name) if group == "conv" else NoConv
     scheme = preset("position", name) if group == "position" else NoPosition
     agrees_with_loops(network(MODERN, scheme, conv))
@@ -83,7 +83,7 @@ def test_schemes_and_convolutions_stand_where_they_stood(group: str, name: str) 
 
 @pytest.mark.parametrize("norm_first", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
-def test_a_layer_is_that_of_torch(norm_first: bool, bias: bool) -> None:
+def test_a_layer_is_that_of_torch(norm_first, bias):
     model = network({"norm_first": norm_first, "bias": bias, "layers": 1}, NoPosition).eval()
     layer = model.encoder.layers[0]
     theirs = nn.TransformerEncoderLayer(
@@ -116,7 +116,7 @@ def test_a_layer_is_that_of_torch(norm_first: bool, bias: bool) -> None:
 
 
 @pytest.mark.parametrize("change", CHOICES.values(), ids=CHOICES)
-def test_training_through_the_fastest_passes_is_that_of_plain_torch(change: dict[str, Any]) -> None:
+def test_training_through_the_fastest_passes_is_that_of_plain_torch(change):
     results = []
     for kernel in ("auto", "eager"):
         model = network(change, kernel=kernel).float().train()
@@ -131,7 +131,7 @@ def test_training_through_the_fastest_passes_is_that_of_plain_torch(change: dict
 
 
 @pytest.mark.parametrize("change", CHOICES.values(), ids=CHOICES)
-def test_parameters_are_counted_by_formula(change: dict[str, Any]) -> None:
+def test_parameters_are_counted_by_formula(change):
     model = network(change, NoPosition)
     size = {
         **SIZE,
@@ -162,12 +162,12 @@ def test_parameters_are_counted_by_formula(change: dict[str, Any]) -> None:
     assert numbers["head"] == (h + shift) * e + norm * e + VOCABULARY
 
 
-def test_without_biases_only_the_vocabulary_has_one() -> None:
+def test_without_biases_only_the_vocabulary_has_one():
     model = network({"bias": False}, NoPosition)
     assert [name for name, _ in model.named_parameters() if name.endswith("bias")] == ["head.bias"]
 
 
-def test_bfloat16_is_float32_to_rounding() -> None:
+def test_bfloat16_is_float32_to_rounding():
     model = network(MODERN).float().eval()
     ids, mask = batch()
     with warnings.catch_warnings(), torch.autocast("cpu", torch.bfloat16):
@@ -183,7 +183,7 @@ def test_bfloat16_is_float32_to_rounding() -> None:
         ({"glu": "gelu"}, "glu=gelu: true or false is expected"),
     ],
 )
-def test_impossible_choices_are_one_line(change: dict[str, Any], message: str) -> None:
+def test_impossible_choices_are_one_line(change, message):
     with pytest.raises(RelposError) as error:
         build({**SIZE, **change}, NoPosition, VOCABULARY)
     assert str(error.value).startswith(message)

@@ -1,7 +1,5 @@
 """`size.attention=causal`: no output depends on what stands behind it, and nothing else changes."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch.nn import functional
@@ -38,7 +36,7 @@ def outputs_before_a_change(encoder: Encoder) -> tuple[torch.Tensor, torch.Tenso
 
 
 @pytest.mark.parametrize(("name", "keys"), cases("position", sorted(set(POSITIONS) - AHEAD)))
-def test_outputs_do_not_depend_on_what_comes_later(name: str, keys: dict[str, Any]) -> None:
+def test_outputs_do_not_depend_on_what_comes_later(name, keys):
     torch.testing.assert_close(
         *outputs_before_a_change(model_of(name, attention="causal", **keys).eval().encoder),
         atol=1e-12,
@@ -47,7 +45,7 @@ def test_outputs_do_not_depend_on_what_comes_later(name: str, keys: dict[str, An
 
 
 @pytest.mark.parametrize("name", ["none", "rope", "composite_key", "cope", "modernbert"])
-def test_nor_do_they_in_layers_of_2024(name: str) -> None:
+def test_nor_do_they_in_layers_of_2024(name):
     torch.manual_seed(0)
     modern = {
         "norm_first": True,
@@ -62,7 +60,7 @@ def test_nor_do_they_in_layers_of_2024(name: str) -> None:
 
 
 @pytest.mark.parametrize("conv", CONVS)
-def test_convolutions_do_so_too_or_are_refused_in_one_line(conv: str) -> None:
+def test_convolutions_do_so_too_or_are_refused_in_one_line(conv):
     for keys in variants("conv", conv):
         try:
             encoder = model_of("none", conv, attention="causal", conv_keys=keys).eval().encoder
@@ -77,7 +75,7 @@ def test_convolutions_do_so_too_or_are_refused_in_one_line(conv: str) -> None:
             torch.testing.assert_close(*outputs_before_a_change(encoder), atol=1e-12, rtol=0)
 
 
-def test_forms_that_read_nothing_ahead_are_not_refused() -> None:
+def test_forms_that_read_nothing_ahead_are_not_refused():
     for model in (
         model_of("none", "kv_shift", attention="causal", conv_keys={"right": False}),
         model_of("none", "canon_left", attention="causal"),
@@ -94,7 +92,7 @@ def test_forms_that_read_nothing_ahead_are_not_refused() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(AHEAD))
-def test_schemes_that_look_ahead_are_refused_in_one_line(name: str) -> None:
+def test_schemes_that_look_ahead_are_refused_in_one_line(name):
     with pytest.raises(
         RelposError,
         match=r"size.attention=causal: position SelectiveRope reads what stands on the right",
@@ -103,14 +101,14 @@ def test_schemes_that_look_ahead_are_refused_in_one_line(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(POSITIONS) - AHEAD))
-def test_definition_of_causal_networks_outputs_and_gradients_equal_the_loops(name: str) -> None:
+def test_definition_of_causal_networks_outputs_and_gradients_equal_the_loops(name):
     encoder = model_of(name, kernel="eager", attention="causal", layers=1).eval().encoder
     check_loops(encoder, ids=[7, 9, 5, 0, 12], real=[True, True, True, False, True])
 
 
 @pytest.mark.parametrize("kernel", ["fused", "auto"])
 @pytest.mark.parametrize("name", ["none", "fixed", "composite_key", "window", "tupe", "cope"])
-def test_every_kernel_equals_eager(name: str, kernel: str) -> None:
+def test_every_kernel_equals_eager(name, kernel):
     """`auto` is the compiled one in float32, where there is a compiler."""
     ids, mask = batch()
     found = []
@@ -125,7 +123,7 @@ def test_every_kernel_equals_eager(name: str, kernel: str) -> None:
     torch.testing.assert_close(*found, atol=2e-4, rtol=2e-4)
 
 
-def test_the_loss_is_that_of_the_next_token() -> None:
+def test_the_loss_is_that_of_the_next_token():
     model = model_of("fixed", attention="causal").eval()
     ids, mask = batch()
     labels = ids.masked_fill(mask == 0, -100)
@@ -135,7 +133,7 @@ def test_the_loss_is_that_of_the_next_token() -> None:
     torch.testing.assert_close(model.loss(ids, labels, mask), expected)
 
 
-def test_a_classifier_reads_the_last_real_token() -> None:
+def test_a_classifier_reads_the_last_real_token():
     size = Size(**SIZE | {"attention": "causal"})
     encoder = Encoder(size, preset("position", "fixed"), vocabulary=VOCABULARY)
     classifier = Classifier(encoder, 3).eval()

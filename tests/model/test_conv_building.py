@@ -3,7 +3,6 @@ refused."""
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -42,20 +41,20 @@ ROWS = [
 
 
 @pytest.mark.parametrize("conv", CONVS)
-def test_count_of_a_convolution_equals_its_formula(conv: str) -> None:
+def test_count_of_a_convolution_equals_its_formula(conv):
     for k in (0, 2, 8):
         part = preset("conv", conv, k=k)(SHAPE)
         assert part.count(SHAPE) == sum(parameter.numel() for parameter in part.parameters())
 
 
 @EVERY_OPTION
-def test_count_of_the_options_equals_the_formula(conv: Any) -> None:
+def test_count_of_the_options_equals_the_formula(conv):
     part = conv(SHAPE)
     assert part.count(SHAPE) == sum(parameter.numel() for parameter in part.parameters())
 
 
 @pytest.mark.parametrize(("position", "conv", "total"), ROWS)
-def test_totals_of_the_printed_rows(position: str, conv: str, total: int) -> None:
+def test_totals_of_the_printed_rows(position, conv, total):
     overrides = ["size=small", f"position={position}", f"conv={conv}"]
     with torch.device("meta"):
         assert count(relpos.build(relpos.compose("pretrain", overrides)))["total"] == total
@@ -144,18 +143,18 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("conv", "position", "message"), REFUSALS)
-def test_refusals_are_one_line(conv: Any, position: Any, message: str) -> None:
+def test_refusals_are_one_line(conv, position, message):
     with pytest.raises(RelposError) as error:
         build(SIZE, position, VOCABULARY, conv)
     assert str(error.value) == message
 
 
-def test_convbert_refuses_an_odd_number_of_heads() -> None:
+def test_convbert_refuses_an_odd_number_of_heads():
     with pytest.raises(RelposError, match=r"conv ConvBert halves the heads, and heads=1 is odd"):
         build({**SIZE, "heads": 1}, NoPosition, VOCABULARY, ConvBert)
 
 
-def test_a_scheme_without_queries_is_refused_by_name() -> None:
+def test_a_scheme_without_queries_is_refused_by_name():
     class Blind(NoPosition):
         projections = frozenset("v")
         scale = None
@@ -173,7 +172,7 @@ def test_a_scheme_without_queries_is_refused_by_name() -> None:
     assert build(SIZE, Blind, VOCABULARY, partial(ConvValue, k=2))(batch()[0]).isfinite().all()
 
 
-def test_the_original_convbert_has_no_bias_in_its_depthwise_convolution() -> None:
+def test_the_original_convbert_has_no_bias_in_its_depthwise_convolution():
     plain, without = (
         model_of("none", "convbert", conv_keys=keys) for keys in ({}, {"bias": False})
     )
@@ -181,5 +180,5 @@ def test_the_original_convbert_has_no_bias_in_its_depthwise_convolution() -> Non
     assert not [name for name, _ in without.named_parameters() if name.endswith("depthwise.bias")]
 
 
-def test_a_fraction_of_the_heads_is_that_of_its_decimals() -> None:
+def test_a_fraction_of_the_heads_is_that_of_its_decimals():
     assert convolved_heads(replace(SHAPE, heads=25), 0.28) == 7  # the product is above 7 in binary

@@ -18,19 +18,19 @@ from relpos.model.tokens import Tokens
 from schemes import SHAPE, SIZE, VOCABULARY, batch, build, model_of
 
 
-def test_no_mask_and_no_types_mean_all_real_and_all_type_zero() -> None:
+def test_no_mask_and_no_types_mean_all_real_and_all_type_zero():
     encoder = model_of("composite").encoder.eval()
     ids, _ = batch()
     assert torch.equal(encoder(ids), encoder(ids, torch.ones_like(ids), torch.zeros_like(ids)))
 
 
-def test_the_second_type_makes_a_difference() -> None:
+def test_the_second_type_makes_a_difference():
     encoder = model_of("composite").encoder.eval()
     ids, _ = batch()
     assert not torch.allclose(encoder(ids), encoder(ids, token_types=torch.ones_like(ids)))
 
 
-def test_initialisation_is_the_authors() -> None:
+def test_initialisation_is_the_authors():
     torch.manual_seed(0)
     model = build({**SIZE, "hidden": 128, "embedding": 64}, Composite, 2000)
     for part in model.modules():
@@ -56,7 +56,7 @@ def test_initialisation_is_the_authors() -> None:
         ({"dropout": 1.5}, "dropout=1.5: a number from 0 up to, not including, 1 is expected"),
     ],
 )
-def test_impossible_sizes_are_one_line(change: dict[str, Any], message: str) -> None:
+def test_impossible_sizes_are_one_line(change, message):
     with pytest.raises(RelposError) as error:
         build({**SIZE, **change}, NoPosition, VOCABULARY)
     assert str(error.value) == message
@@ -79,7 +79,7 @@ class OwnValues(Conv):
         return v
 
 
-def test_a_convolution_takes_over_projections_and_receives_the_padding() -> None:
+def test_a_convolution_takes_over_projections_and_receives_the_padding():
     model = build(SIZE, Composite, VOCABULARY, conv=OwnValues)
     attention = model.encoder.layers[0].attention
     assert attention.project.out_features == 2 * SHAPE.hidden  # q and k only
@@ -89,7 +89,7 @@ def test_a_convolution_takes_over_projections_and_receives_the_padding() -> None
     assert attention.conv.map.weight.grad.abs().max() > 0
 
 
-def test_add_norm_is_its_formula() -> None:
+def test_add_norm_is_its_formula():
     norm = nn.LayerNorm(6, eps=1e-12).double()
     x, y = (torch.randn(4, 6, dtype=torch.float64, requires_grad=True) for _ in range(2))
     torch.testing.assert_close(add_norm(x, y, norm, (0.0, 0)), norm(x + y))
@@ -98,7 +98,7 @@ def test_add_norm_is_its_formula() -> None:
 
 @pytest.mark.parametrize("scheme", [NoPosition, Composite])
 @pytest.mark.parametrize("embedding", [6, 8])
-def test_bfloat16_is_close_and_its_gradients_are_float32(scheme: Any, embedding: int) -> None:
+def test_bfloat16_is_close_and_its_gradients_are_float32(scheme, embedding):
     torch.manual_seed(0)
     model = build({**SIZE, "embedding": embedding, "max_positions": 32}, scheme, VOCABULARY).eval()
     ids, mask = batch(n=20)
@@ -114,19 +114,19 @@ def test_bfloat16_is_close_and_its_gradients_are_float32(scheme: Any, embedding:
         assert parameter.grad.dtype == torch.float32, name
 
 
-def test_precision_is_one_of_two_words() -> None:
+def test_precision_is_one_of_two_words():
     with pytest.raises(RelposError, match="precision=fp16: fp32 or bf16 is expected"):
         autocast("fp16", "cpu")
 
 
-def test_the_encoder_is_usable_without_hydra() -> None:
+def test_the_encoder_is_usable_without_hydra():
     position = lambda shape: Composite(shape, k=8, outside="zero")  # noqa: E731
     size = Size(layers=1, hidden=16, embedding=8, heads=2, ffn=32)
     encoder = Encoder(size, position, vocabulary=50)
     assert encoder(torch.randint(50, (2, 30))).shape == (2, 30, 16)
 
 
-def test_hidden_states_are_the_embeddings_and_the_output_of_each_layer() -> None:
+def test_hidden_states_are_the_embeddings_and_the_output_of_each_layer():
     model = model_of("composite", layers=3).eval()
     ids, mask = batch()
     states = model.encoder(ids, mask, hidden_states=True)
@@ -137,5 +137,5 @@ def test_hidden_states_are_the_embeddings_and_the_output_of_each_layer() -> None
     )
 
 
-def test_a_batch_may_be_empty() -> None:
+def test_a_batch_may_be_empty():
     assert model_of("fixed", "none")(torch.zeros(0, 5, dtype=torch.int64)).shape[:2] == (0, 5)

@@ -57,7 +57,7 @@ def made(position: str, conv: str, **keys: Any) -> MaskedLM:
         for kernel in (KERNELS if FULL else KERNELS[at % 3 :][:1])
     ],
 )
-def test_a_pre_training(position: str, conv: str, kernel: str, precision: str, turn: int) -> None:
+def test_a_pre_training(position, conv, kernel, precision, turn):
     """In float32 with one of the kernels: each has it with every other preset. The kernel that is
     taken by itself leaves out most of the padding, and has a second layer with `WAYS`; `eager` is
     in a modern block."""
@@ -69,20 +69,18 @@ def test_a_pre_training(position: str, conv: str, kernel: str, precision: str, t
 
 
 @pytest.mark.parametrize(("position", "conv"), PRESETS if FULL else SAMPLE[:1])
-def test_a_causal_one(position: str, conv: str) -> None:
+def test_a_causal_one(position, conv):
     check(lambda: fake_cuda.recorded(made(position, conv, attention="causal")))
 
 
 @IN_TURN
-def test_a_plain_pass_of_a_fine_tuning_or_of_electras_discriminator(
-    position: str, conv: str, turn: int
-) -> None:
+def test_a_plain_pass_of_a_fine_tuning_or_of_electras_discriminator(position, conv, turn):
     encoder = made(position, conv).encoder
     check(lambda: fake_cuda.plain(ReplacedTokens(encoder) if turn % 2 else Classifier(encoder, 2)))
 
 
 @IN_TURN
-def test_a_recorded_fine_tuning(position: str, conv: str, turn: int) -> None:
+def test_a_recorded_fine_tuning(position, conv, turn):
     kind = KINDS[turn // 2 % len(KINDS)]
     check(
         lambda: fake_cuda.recorded(
@@ -120,9 +118,7 @@ MODERN_SMALL = [f"size.{name}={str(value).lower()}" for name, value in MODERN.it
         (["position=none", *MODERN_SMALL], None, 1638, 91.3),
     ],
 )
-def test_the_launches_and_bytes_of_bert_small(
-    overrides: list[str], held: int | None, most_launches: int, most_gigabytes: float
-) -> None:
+def test_the_launches_and_bytes_of_bert_small(overrides, held, most_launches, most_gigabytes):
     """Outside the attention programs, 256 rows of 128 tokens."""
     model = relpos.build(relpos.compose("params", ["size=small", *overrides]))
     ledger = fake_cuda.recorded(model, 256, 128, held=held)

@@ -21,7 +21,7 @@ def digest(*tensors: torch.Tensor) -> str:
     return content.hexdigest()[:12]
 
 
-def test_the_bits_are_promised() -> None:
+def test_the_bits_are_promised():
     names = ["a.weight", "b.weight", "c.weight"]
     made = [
         normal_(nn.Parameter(torch.empty(300, 70)), 0.02),
@@ -32,7 +32,7 @@ def test_the_bits_are_promised() -> None:
     assert digest(*made) == BITS
 
 
-def test_normal_numbers_are_normal() -> None:
+def test_normal_numbers_are_normal():
     x = normal(3, torch.arange(400_000)).double()
     assert abs(float(x.mean())) < 0.006
     assert float(x.std()) == pytest.approx(1, abs=0.005)
@@ -40,7 +40,7 @@ def test_normal_numbers_are_normal() -> None:
     assert float((x.abs() > 3).double().mean()) == pytest.approx(0.0027, abs=0.0005)
 
 
-def test_every_normal_number_is_far_from_where_rounding_turns() -> None:
+def test_every_normal_number_is_far_from_where_rounding_turns():
     """So that no other implementation of the inverse, a few units in the last place away, gives
     another float32."""
     # an eighth of them
@@ -50,7 +50,7 @@ def test_every_normal_number_is_far_from_where_rounding_turns() -> None:
         assert torch.equal(nudged.float(), exact.float())
 
 
-def test_a_value_depends_on_the_name_and_the_seed() -> None:
+def test_a_value_depends_on_the_name_and_the_seed():
     a, b = (normal_(nn.Parameter(torch.empty(8)), 1.0) for _ in range(2))
     redraw([("a", a), ("b", b)], 0)
     first = a.detach().clone()
@@ -62,14 +62,14 @@ def test_a_value_depends_on_the_name_and_the_seed() -> None:
     assert not torch.equal(a, first)
 
 
-def test_what_has_no_distribution_is_left_alone() -> None:
+def test_what_has_no_distribution_is_left_alone():
     parameter = nn.Parameter(torch.arange(3.0))
     redraw([("a", parameter)], 0)
     assert parameter.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("name", POSITIONS)
-def test_every_parameter_of_a_scheme_follows_from_the_seed_alone(name: str) -> None:
+def test_every_parameter_of_a_scheme_follows_from_the_seed_alone(name):
     """Nothing is left of what torch's generator drew, which differs between processors."""
 
     def made(between: int) -> dict[str, torch.Tensor]:

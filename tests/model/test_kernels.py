@@ -88,7 +88,7 @@ def run(
 
 @pytest.mark.parametrize("outside", ["clamp", "zero"])
 @pytest.mark.parametrize("names", [*COMBINATIONS, ("value",)], ids="+".join)
-def test_eager_equals_the_loops(names: tuple[str, ...], outside: str) -> None:
+def test_eager_equals_the_loops(names, outside):
     x, real = inputs(names), mask()
     terms = Terms(**{name: x[name] for name in names}, outside=outside)
     y = eager.attention(x["q"], x["k"], x["v"], terms, real, (0.0, 0))
@@ -129,9 +129,7 @@ def test_eager_equals_the_loops(names: tuple[str, ...], outside: str) -> None:
 @pytest.mark.parametrize(
     "names", [(), ("query", "key"), ("offset", "query", "value")], ids="+".join
 )
-def test_columns_and_reach_of_eager_equal_the_loops(
-    names: tuple[str, ...], seen: dict[str, Any]
-) -> None:
+def test_columns_and_reach_of_eager_equal_the_loops(names, seen):
     x, real = inputs(names), mask()
     y = eager.attention(
         x["q"], x["k"], x["v"], Terms(**{name: x[name] for name in names}, **seen), real, (0.0, 0)
@@ -171,16 +169,14 @@ def test_columns_and_reach_of_eager_equal_the_loops(
 @pytest.mark.parametrize("dropout", [(0.0, 0), (0.3, 12345)], ids=["kept", "dropped"])
 @pytest.mark.parametrize("seen", SEEN, ids=str)
 @pytest.mark.parametrize("names", COMBINATIONS, ids="+".join)
-def test_columns_and_reach_of_fused_equal_eager(
-    names: tuple[str, ...], seen: dict[str, Any], dropout: tuple[float, int]
-) -> None:
+def test_columns_and_reach_of_fused_equal_eager(names, seen, dropout):
     found, expected = (
         run(kernel, names, "clamp", dropout, mask(), **seen) for kernel in (fused, eager)
     )
     torch.testing.assert_close(found, expected, atol=1e-11, rtol=1e-9)
 
 
-def test_kernels_with_columns_are_added_by_offset() -> None:
+def test_kernels_with_columns_are_added_by_offset():
     """A map meets a window, and another map; the shorter reach holds."""
     x = inputs(("query", "key"))
     mapped, window = (
@@ -195,7 +191,7 @@ def test_kernels_with_columns_are_added_by_offset() -> None:
     torch.testing.assert_close(eager.scores(None, None, mapped + mapped, x["v"]), 2 * added[0])
 
 
-def test_fused_leaves_kernels_of_a_wider_format_to_others() -> None:
+def test_fused_leaves_kernels_of_a_wider_format_to_others():
     """Gates are summed along the sentence; of two large sums in bfloat16 little of the difference
     would be left."""
     v = numbers(*SHAPES["query"][:3], D).bfloat16()
@@ -208,16 +204,14 @@ def test_fused_leaves_kernels_of_a_wider_format_to_others() -> None:
 @pytest.mark.parametrize("padded", [True, False], ids=["padded", "full"])
 @pytest.mark.parametrize("outside", ["clamp", "zero"])
 @pytest.mark.parametrize("names", COMBINATIONS, ids="+".join)
-def test_fused_equals_eager(
-    names: tuple[str, ...], outside: str, padded: bool, dropout: tuple[float, int]
-) -> None:
+def test_fused_equals_eager(names, outside, padded, dropout):
     real = mask() if padded else None
     found, expected = (run(kernel, names, outside, dropout, real) for kernel in (fused, eager))
     torch.testing.assert_close(found, expected, atol=1e-11, rtol=1e-9)
 
 
 @pytest.mark.parametrize("width", [1, 3, 7, 9, 11, 17, 19])
-def test_fused_equals_eager_for_other_widths(width: int) -> None:
+def test_fused_equals_eager_for_other_widths(width):
     for name, outside in product(("query", "key"), ("clamp", "zero")):
         results = []
         for kernel in (fused, eager):
@@ -230,7 +224,7 @@ def test_fused_equals_eager_for_other_widths(width: int) -> None:
 
 
 @pytest.mark.parametrize("kernel", [eager, fused])
-def test_kernels_of_a_sequence_of_padding_alone_give_no_nan(kernel: Any) -> None:
+def test_kernels_of_a_sequence_of_padding_alone_give_no_nan(kernel):
     q = numbers(B, H, N, D)
     assert (
         kernel.attention(q, q, q, Terms(), torch.zeros(B, N, dtype=torch.bool), (0.0, 0))
@@ -240,7 +234,7 @@ def test_kernels_of_a_sequence_of_padding_alone_give_no_nan(kernel: Any) -> None
 
 
 @pytest.mark.parametrize("kernel", [eager, fused])
-def test_zero_terms_equal_no_terms_exactly(kernel: Any) -> None:
+def test_zero_terms_equal_no_terms_exactly(kernel):
     q, k, v = (numbers(B, H, N, D, seed=s) for s in range(3))
     names = ("offset", "query", "key", "dense")
     silent = Terms(**{name: torch.zeros(SHAPES[name], dtype=torch.float64) for name in names})
@@ -252,7 +246,7 @@ def test_zero_terms_equal_no_terms_exactly(kernel: Any) -> None:
 
 @pytest.mark.parametrize("kernel", [eager, fused])
 @pytest.mark.parametrize(("name", "neighbour"), [("offset", 1), ("query", 1), ("key", -1)])
-def test_a_one_hot_kernel_at_plus_one(kernel: Any, name: str, neighbour: int) -> None:
+def test_a_one_hot_kernel_at_plus_one(kernel, name, neighbour):
     """β, a: each token attends to its right neighbour; b: each is attended to by its right
     neighbour."""
     one_hot = torch.zeros(SHAPES[name], dtype=torch.float64)
@@ -263,7 +257,7 @@ def test_a_one_hot_kernel_at_plus_one(kernel: Any, name: str, neighbour: int) ->
     torch.testing.assert_close(y[:, :, inner], v.roll(-neighbour, 2)[:, :, inner])
 
 
-def test_without_content_the_terms_are_the_scores() -> None:
+def test_without_content_the_terms_are_the_scores():
     dense, v = numbers(*SHAPES["dense"]), numbers(B, H, N, D)
     expected = torch.softmax(dense, -1) @ v
     for kernel in (eager, fused):
@@ -272,7 +266,7 @@ def test_without_content_the_terms_are_the_scores() -> None:
         )
 
 
-def test_dropped_probabilities_are_those_of_the_mask() -> None:
+def test_dropped_probabilities_are_those_of_the_mask():
     v = torch.eye(N, dtype=torch.float64).expand(1, 1, N, N)
     keep = dropped((1, 1, N, N), Draw(0.4, 77), CPU) >= 0
     for kernel in (eager, fused):
@@ -280,18 +274,18 @@ def test_dropped_probabilities_are_those_of_the_mask() -> None:
         torch.testing.assert_close(y, keep.double() * rescale(0.4) / N)
 
 
-def test_auto_takes_the_first_that_serves() -> None:
+def test_auto_takes_the_first_that_serves():
     assert kernels.select("auto", Terms(), numbers(B, H, N, D), True) is fused
     assert kernels.select("auto", Terms(value=numbers(5, D)), numbers(B, H, N, D), True) is eager
     assert kernels.select("eager", Terms(), numbers(B, H, N, D), True) is eager
 
 
-def test_a_kernel_that_does_not_serve_is_refused_by_name() -> None:
+def test_a_kernel_that_does_not_serve_is_refused_by_name():
     with pytest.raises(RelposError, match="kernel 'fused' does not serve"):
         kernels.select("fused", Terms(value=numbers(5, D)), numbers(B, H, N, D), True)
 
 
-def test_an_unknown_kernel_is_refused_when_the_model_is_made() -> None:
+def test_an_unknown_kernel_is_refused_when_the_model_is_made():
     with pytest.raises(
         RelposError,
         match=r"kernel=fuzed: auto, triton, compiled, fused or eager is expected\. Did you mean 'fused'",

@@ -31,12 +31,12 @@ def optional(monkeypatch: pytest.MonkeyPatch, attention: Callable[..., Any]) -> 
     return quick
 
 
-def test_one_that_equals_the_definition_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_equals_the_definition_is_used(monkeypatch):
     quick = optional(monkeypatch, fused.attention)
     assert kernels.select("auto", TERMS, V, True) is quick
 
 
-def test_one_that_is_off_is_named_once_and_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_is_off_is_named_once_and_not_used(monkeypatch):
     optional(monkeypatch, lambda *arguments: 1.001 * eager.attention(*arguments))
     with pytest.warns(
         UserWarning,
@@ -48,7 +48,7 @@ def test_one_that_is_off_is_named_once_and_not_used(monkeypatch: pytest.MonkeyPa
         assert kernels.select("quick", TERMS, V, True) is eager
 
 
-def test_a_wrong_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_gradient_is_found(monkeypatch):
     def forgets(q: Any, k: Any, v: Any, terms: Terms, mask: Any, dropout: Any) -> Any:
         return eager.attention(q, k.detach(), v, terms, mask, dropout) + 0 * k
 
@@ -57,7 +57,7 @@ def test_a_wrong_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         kernels.select("auto", TERMS, V, True)
 
 
-def test_one_that_fails_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_fails_is_not_used(monkeypatch):
     def fails(*arguments: Any) -> Any:
         raise RuntimeError("no kernel image is available\nfor this device")
 
@@ -69,22 +69,20 @@ def test_one_that_fails_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
         kernels.select("auto", TERMS, V, True)
 
 
-def test_the_proof_is_given_for_each_kind_of_terms_and_number_format(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_proof_is_given_for_each_kind_of_terms_and_number_format(monkeypatch):
     optional(monkeypatch, fused.attention)
     for terms, v in ((TERMS, V), (TERMS, V), (Terms(), V), (Terms(), V.bfloat16())):
         kernels.select("auto", terms, v, True)
     assert len(kernels.proof._passed) == 3
 
 
-def test_it_is_given_outside_autograd_and_autocast_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_given_outside_autograd_and_autocast_too(monkeypatch):
     quick = optional(monkeypatch, fused.attention)
     with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
         assert kernels.select("auto", TERMS, V, False) is quick
 
 
-def test_a_model_says_which_attention_kernel_ran() -> None:
+def test_a_model_says_which_attention_kernel_ran():
     model = model_of("composite", kernel="eager")
     assert kernels_used(model) == []
     model(batch()[0])

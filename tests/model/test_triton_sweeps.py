@@ -21,12 +21,12 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_they_equal_plain_torch(dtype: torch.dtype) -> None:
+def test_they_equal_plain_torch(dtype):
     assert sweeps.fault_of("cpu", dtype) is None
 
 
 @pytest.mark.parametrize("draw", [Draw(0.0, 0), Draw(0.25, 7)])
-def test_a_bias_that_is_added_with_the_sum_has_the_gradient_of_one_added_before(draw: Draw) -> None:
+def test_a_bias_that_is_added_with_the_sum_has_the_gradient_of_one_added_before(draw):
     torch.manual_seed(0)
     norm, bias = torch.nn.LayerNorm(20), torch.randn(20, requires_grad=True)
     x, y = (torch.randn(3, 7, 20, requires_grad=True) for _ in range(2))
@@ -45,16 +45,14 @@ def test_a_bias_that_is_added_with_the_sum_has_the_gradient_of_one_added_before(
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
-def test_a_program_that_walks_over_several_tiles_adds_all_their_rows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_program_that_walks_over_several_tiles_adds_all_their_rows(monkeypatch):
     # tiles of two rows, three or four for a program
     for name, value in {"TILE": 128, "MOST_PARTS": 3}.items():
         monkeypatch.setattr(triton_sweeps, name, value)
     test_a_bias_that_is_added_with_the_sum_has_the_gradient_of_one_added_before(Draw(0.25, 7))
 
 
-def test_masks_are_those_of_the_tokens_that_are_held_and_of_a_recorded_key() -> None:
+def test_masks_are_those_of_the_tokens_that_are_held_and_of_a_recorded_key():
     keys = RecordedKeys(CPU)
     held = Tokens(3, 4, torch.tensor([0, 5, 6, 11]))
     draw = Draw(0.5, keys.key(2, 1), Examples(torch.tensor([9, 4, 7])), held)
@@ -65,12 +63,12 @@ def test_masks_are_those_of_the_tokens_that_are_held_and_of_a_recorded_key() -> 
     )
 
 
-def test_sums_of_many_rows() -> None:
+def test_sums_of_many_rows():
     x = torch.randn(2, 2500, 70)
     torch.testing.assert_close(triton_sweeps.sum_rows(x), x.sum(1), atol=1e-3, rtol=1e-4)
 
 
-def test_rows_that_do_not_count_leave_nothing_and_others_by_how_much_they_count() -> None:
+def test_rows_that_do_not_count_leave_nothing_and_others_by_how_much_they_count():
     torch.manual_seed(1)
     x, words, bias = torch.randn(5, 6), torch.randn(70, 6), torch.randn(70)
     target, counts = torch.tensor([3, 0, 69, 1, 2]), torch.tensor([1.0, 0.0, 2.5, 1.0, 0.0])
@@ -82,12 +80,12 @@ def test_rows_that_do_not_count_leave_nothing_and_others_by_how_much_they_count(
     torch.testing.assert_close(found, (logits.softmax(1) - one_hot) * counts[:, None])
 
 
-def test_the_gradients_of_table_and_bias_from_one_product() -> None:
+def test_the_gradients_of_table_and_bias_from_one_product():
     grad, x = torch.randn(9, 64), torch.randn(9, 6)
     torch.testing.assert_close(sweeps.grad_logits(grad, x), (grad.t() @ x, grad.sum(0)))
 
 
-def test_dropout_is_that_of_plain_torch_with_and_without_a_sum() -> None:
+def test_dropout_is_that_of_plain_torch_with_and_without_a_sum():
     torch.manual_seed(2)
     x, y, upstream = (torch.randn(3, 5, 21, requires_grad=True) for _ in range(3))
     draw = Draw(0.3, 11)

@@ -23,21 +23,19 @@ EVERY = pytest.mark.parametrize(
 
 
 @pytest.mark.full
-def test_the_page_of_mechanisms_is_not_stale() -> None:
+def test_the_page_of_mechanisms_is_not_stale():
     page = PAGE.read_text(encoding="utf-8")
     assert page == generate.renewed(page), "make mechanisms"
 
 
-def test_every_preset_is_on_the_page() -> None:
+def test_every_preset_is_on_the_page():
     assert sorted(preset.name for preset in PRESETS if preset.group == "position") == POSITIONS
     assert sorted(preset.name for preset in PRESETS if preset.group == "conv") == CONVS
 
 
 @EVERY
 @pytest.mark.parametrize("size", ["tiny", "base"] if FULL else ["tiny"])
-def test_the_formula_in_the_docstring_gives_the_parameters(
-    preset: described.Preset, size: str
-) -> None:
+def test_the_formula_in_the_docstring_gives_the_parameters(preset, size):
     with without_memory():
         model = described.model(
             preset.group,
@@ -64,13 +62,13 @@ def test_the_formula_in_the_docstring_gives_the_parameters(
 
 
 @EVERY
-def test_the_command_on_the_page_composes(preset: described.Preset) -> None:
+def test_the_command_on_the_page_composes(preset):
     _, command, *overrides = shlex.split(preset.command)
     relpos.compose(command, overrides)
 
 
 @EVERY
-def test_a_docstring_gives_an_equation_and_a_source(preset: described.Preset) -> None:
+def test_a_docstring_gives_an_equation_and_a_source(preset):
     if preset.name != "none":
         assert all(
             re.search(r"[=↦+]", equation) and len(equation) < 150 for equation in preset.equations

@@ -108,7 +108,7 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_transformers_computes_the_same(name: str, tmp_path: Path) -> None:
+def test_transformers_computes_the_same(name, tmp_path):
     ours = drawn(NETWORKS[name])
     assert exported(ours, tmp_path) == name
     theirs, info = getattr(transformers, name).from_pretrained(
@@ -142,7 +142,7 @@ READ: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", READ)
-def test_a_checkpoint_that_came_in_leaves_as_it_came(kind: str, tmp_path: Path) -> None:
+def test_a_checkpoint_that_came_in_leaves_as_it_came(kind, tmp_path):
     checkpoint = Checkpoint(saved(host(kind, **READ[kind]), tmp_path))
     config, weights = to_huggingface(opened(tmp_path))
     assert config["architectures"] == [kind]
@@ -152,7 +152,7 @@ def test_a_checkpoint_that_came_in_leaves_as_it_came(kind: str, tmp_path: Path) 
         torch.testing.assert_close(tensor, checkpoint.tensors[name], rtol=0, atol=0, msg=name)
 
 
-def test_untied_heads_leave_with_their_table(tmp_path: Path) -> None:
+def test_untied_heads_leave_with_their_table(tmp_path):
     checkpoint = Checkpoint(saved(host("BertForMaskedLM", tie_word_embeddings=False), tmp_path))
     config, weights = to_huggingface(opened(tmp_path))
     assert config["tie_word_embeddings"] is False
@@ -222,20 +222,18 @@ def test_untied_heads_leave_with_their_table(tmp_path: Path) -> None:
         (settings(more={"outputs": 2}), "ElectraModel has no head of the kind classifier"),
     ],
 )
-def test_what_transformers_does_not_have_is_refused_by_name(
-    described: dict[str, Any], reason: str
-) -> None:
+def test_what_transformers_does_not_have_is_refused_by_name(described, reason):
     with pytest.raises(RelposError, match=reason):
         to_huggingface(SimpleNamespace(architecture=parsed(Architecture, described)))
 
 
-def test_a_pooler_that_transformers_does_not_have_is_refused_by_name() -> None:
+def test_a_pooler_that_transformers_does_not_have_is_refused_by_name():
     described = settings(more={"head": {"kind": "none", "pooler": True}})
     with pytest.raises(RelposError, match="electra has no pooler.bias, pooler.weight"):
         to_huggingface(drawn(described))
 
 
-def test_a_network_without_token_types_is_no_bert() -> None:
+def test_a_network_without_token_types_is_no_bert():
     described = settings(embedding=16, token_types=0)
     with pytest.raises(
         RelposError, match="bert has encoder.embedding.types.weight, this network has none"

@@ -1,7 +1,6 @@
 """`size.attention=causal`: the identity of a run, next-token loss, and fine-tuning on top of it."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ from relpos.train.weights import opened
 CAUSAL = ["size.attention=causal", "position=fixed"]
 
 
-def test_the_default_is_no_part_of_an_identity() -> None:
+def test_the_default_is_no_part_of_an_identity():
     plain, causal = (
         plan(compose("pretrain", [*TINY, *more])) for more in ([], ["size.attention=causal"])
     )
@@ -36,7 +35,7 @@ def test_the_default_is_no_part_of_an_identity() -> None:
     assert "-causal-" in causal.name
 
 
-def test_a_causal_network_has_no_masks() -> None:
+def test_a_causal_network_has_no_masks():
     with pytest.raises(
         RelposError,
         match=r"recipe.masking=diffusion: a causal network \(size.attention=causal\) has no masks",
@@ -44,7 +43,7 @@ def test_a_causal_network_has_no_masks() -> None:
         plan(compose("pretrain", [*TINY, *CAUSAL, "recipe.masking=diffusion"]))
 
 
-def test_a_decoder_has_the_modern_recipe_by_one_word() -> None:
+def test_a_decoder_has_the_modern_recipe_by_one_word():
     with pytest.raises(RelposError, match=r"no masks; its modern recipe is training=modern_causal"):
         plan(compose("pretrain", [*TINY, *CAUSAL, "training=modern"]))
     modern = plan(compose("pretrain", [*TINY, "position=fixed", "training=modern"])).meaning
@@ -69,20 +68,18 @@ def planned(cfg: DictConfig) -> PretrainStage:
         ([*CAUSAL, "objective=causal"], CAUSAL),
     ],
 )
-def test_an_objective_is_the_same_run_by_either_name(chosen: list[str], said: list[str]) -> None:
+def test_an_objective_is_the_same_run_by_either_name(chosen, said):
     one, other = (planned(compose("pretrain", [*TINY, *more])) for more in (chosen, said))
     assert one.identity == other.identity
     assert one.config.trained_for == other.config.trained_for
 
 
-def test_only_a_causal_network_predicts_the_next_token() -> None:
+def test_only_a_causal_network_predicts_the_next_token():
     with pytest.raises(RelposError, match=r"objective=causal: only a causal network"):
         plan(compose("pretrain", [*TINY, "objective=causal"]))
 
 
-def test_an_objective_of_the_users_own_is_trained_and_part_of_the_identity(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_objective_of_the_users_own_is_trained_and_part_of_the_identity(tmp_path, monkeypatch):
     code = "from relpos.data.objective import Diffused\n\n\nclass Mine(Diffused):\n    masking = None\n"
     (tmp_path / "own_objective.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -94,13 +91,13 @@ def test_an_objective_of_the_users_own_is_trained_and_part_of_the_identity(
     assert type(run.config.trained_for).__name__ == "Mine"
 
 
-def test_a_masking_rate_is_a_share() -> None:
+def test_a_masking_rate_is_a_share():
     with pytest.raises(RelposError, match=r"recipe.masking=30"):
         compose("pretrain", [*TINY, "recipe.masking=30"])
 
 
 @pytest.mark.parametrize("value", ["0", "1.5", "[0.3]", "[0.3,0.2,0.1]", "brt"])
-def test_other_masks_are_one_line(value: str) -> None:
+def test_other_masks_are_one_line(value):
     with pytest.raises(
         RelposError,
         match=r"recipe.masking=.*: bert, diffusion or uniform, a number between 0 and 1 or a list",
@@ -108,14 +105,14 @@ def test_other_masks_are_one_line(value: str) -> None:
         compose("pretrain", [f"recipe.masking={value}"])
 
 
-def test_other_words_are_one_line() -> None:
+def test_other_words_are_one_line():
     with pytest.raises(
         RelposError, match=r"size.attention=left: bidirectional or causal is expected"
     ):
         compose("pretrain", ["size.attention=left"])
 
 
-def test_what_reads_ahead_is_refused_before_any_work(toy_runs: Path) -> None:
+def test_what_reads_ahead_is_refused_before_any_work(toy_runs):
     with pytest.raises(
         RelposError,
         match=r"size.attention=causal: conv Depthwise reads what stands on the right of a token",
@@ -124,7 +121,7 @@ def test_what_reads_ahead_is_refused_before_any_work(toy_runs: Path) -> None:
     assert not (toy_runs / "pretrain").exists()
 
 
-def test_every_token_of_text_is_predicted_and_none_is_masked() -> None:
+def test_every_token_of_text_is_predicted_and_none_is_masked():
     ids, lengths = (
         torch.tensor([[2, 9, 8, 3, 7, 3, 0, 0], [2, 9, 3, 7, 8, 9, 5, 3]]),
         torch.tensor([6, 8]),
@@ -151,7 +148,7 @@ def _loss(model: MaskedLM, store: Store) -> float:
     return total / number
 
 
-def test_pretraining_minimises_the_loss_of_the_next_token(toy_runs: Path) -> None:
+def test_pretraining_minimises_the_loss_of_the_next_token(toy_runs):
     run = execute(plan(compose("pretrain", [*TINY, *CAUSAL, "steps=40", "batch=16"])))
     model: Any = opened(run.path / "model")
     assert model.encoder.causal
@@ -160,7 +157,7 @@ def test_pretraining_minimises_the_loss_of_the_next_token(toy_runs: Path) -> Non
     assert run.metrics["heldout_loss"] < 0.9 * math.log(store.vocabulary)
 
 
-def test_fine_tuning_goes_on_with_a_causal_network(toy_runs: Path) -> None:
+def test_fine_tuning_goes_on_with_a_causal_network(toy_runs):
     start = relpos.run(compose("pretrain", [*TINY, *CAUSAL]))
     tuned = relpos.run(
         compose("finetune", ["task=rte", "intermediate=none", "steps=2", f"network={start.path}"])

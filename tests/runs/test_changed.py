@@ -1,7 +1,6 @@
 """Training with other positions than the network was trained with."""
 
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -36,7 +35,7 @@ def tuning(*overrides: str) -> Run:
     return plan(compose("finetune", [*OVERRIDES, *PRETRAINING, *overrides]))
 
 
-def test_an_unchanged_network_is_the_run_that_it_was() -> None:
+def test_an_unchanged_network_is_the_run_that_it_was():
     assert (
         tuning("change.tisa=0", "change.start=random", "change.reused=true").identity
         == tuning().identity
@@ -53,18 +52,18 @@ def test_an_unchanged_network_is_the_run_that_it_was() -> None:
         ["head=mean"],
     ],
 )
-def test_each_change_is_another_run(overrides: list[str]) -> None:
+def test_each_change_is_another_run(overrides):
     others = [tuning(), tuning("change.tisa=3"), tuning("change.positions=remove", "change.tisa=1")]
     assert tuning(*overrides).identity not in {run.identity for run in others}
 
 
-def test_what_is_not_read_is_no_part_of_the_identity() -> None:
+def test_what_is_not_read_is_no_part_of_the_identity():
     removed = tuning("change.positions=remove")
     assert removed.identity == tuning("change.positions=remove", "change.start=random").identity
     assert removed.name == "rte-absolute-2x64-removed-seed0"
 
 
-def test_the_intermediate_task_starts_from_the_changed_network_and_the_task_from_that_one() -> None:
+def test_the_intermediate_task_starts_from_the_changed_network_and_the_task_from_that_one():
     run = tuning("change.tisa=3", "intermediate=mnli")
     assert "change" not in run.meaning
     assert run.inputs["start"].meaning["change"] == asdict(TISA3)
@@ -73,7 +72,7 @@ def test_the_intermediate_task_starts_from_the_changed_network_and_the_task_from
 @pytest.mark.parametrize("positions", ["keep", "remove"])
 @pytest.mark.parametrize("reused", [False, True])
 @torch.no_grad()
-def test_the_settings_describe_the_changed_network(positions: str, reused: bool) -> None:
+def test_the_settings_describe_the_changed_network(positions, reused):
     change = replace(TISA3, positions=positions, reused=reused)
     encoder = model_of("absolute").float().eval().encoder
     change_positions(encoder, change, 12, seed=0)
@@ -85,7 +84,7 @@ def test_the_settings_describe_the_changed_network(positions: str, reused: bool)
     torch.testing.assert_close(built(IDS), encoder(IDS))
 
 
-def test_regression_takes_the_profiles_of_each_layer_and_random_values_those_of_the_seed() -> None:
+def test_regression_takes_the_profiles_of_each_layer_and_random_values_those_of_the_seed():
     tables = {}
     for start, seed in (("regression", 0), ("regression", 1), ("random", 0), ("random", 1)):
         encoder = model_of("absolute").float().encoder
@@ -97,7 +96,7 @@ def test_regression_takes_the_profiles_of_each_layer_and_random_values_those_of_
     assert not torch.equal(tables["random", 0], tables["random", 1])
 
 
-def test_a_changed_network_is_fine_tuned_and_opened_again(toy_runs: Path) -> None:
+def test_a_changed_network_is_fine_tuned_and_opened_again(toy_runs):
     overrides = [*OVERRIDES, *PRETRAINING, "change.positions=remove", "change.tisa=2", "head=jiant"]
     run = relpos.run(compose("finetune", overrides))
     model, _ = relpos.load(run.path)
@@ -113,7 +112,7 @@ def test_a_changed_network_is_fine_tuned_and_opened_again(toy_runs: Path) -> Non
     assert len(relpos.load(again.path)[0].encoder.position.parts) == 2
 
 
-def test_a_network_is_changed_before_it_is_trained_further(toy_runs: Path) -> None:
+def test_a_network_is_changed_before_it_is_trained_further(toy_runs):
     short = ["steps=2", "batch=4", "evaluations=1", "data.pairs=20", "speed.threads=1"]
     first = relpos.run(compose("pretrain", ["size.layers=2", *short]))
     again = [f"network={first.path}", "length=16", *short]
@@ -140,7 +139,7 @@ def test_a_network_is_changed_before_it_is_trained_further(toy_runs: Path) -> No
         ("none", TISA3, "change.start=regression: none has no position embeddings"),
     ],
 )
-def test_what_cannot_be_changed_is_refused(position: str, change: Change, message: str) -> None:
+def test_what_cannot_be_changed_is_refused(position, change, message):
     with pytest.raises(RelposError, match=message):
         changed_position(node("position", position), change)
 
@@ -157,16 +156,14 @@ def test_what_cannot_be_changed_is_refused(position: str, change: Change, messag
         (["change.tisa=20"], "31 offsets are too few for the 61 parameters"),
     ],
 )
-def test_such_a_run_is_refused_before_anything_is_trained(
-    overrides: list[str], message: str, toy_runs: Path
-) -> None:
+def test_such_a_run_is_refused_before_anything_is_trained(overrides, message, toy_runs):
     with pytest.raises(RelposError, match=message):
         relpos.run(compose("finetune", [*OVERRIDES, *PRETRAINING, *overrides]))
     assert not (toy_runs / "pretrain").exists()
 
 
 @pytest.mark.parametrize("more", [[], ["change.tisa=1", "change.start=random"]])
-def test_so_are_rates_that_do_not_fit_its_parts(toy_runs: Path, more: list[str]) -> None:
+def test_so_are_rates_that_do_not_fit_its_parts(toy_runs, more):
     parts = 2 if more else 1
     with pytest.raises(
         RelposError, match=rf"recipe.position_lr=\[1, 2, 3\]: a list of {parts}, one for each part"

@@ -1,7 +1,5 @@
 """`relpos.build` gives the network that the run trains."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -46,9 +44,7 @@ def trained_from(
 
 
 @pytest.mark.parametrize("command", ["pretrain", "finetune"])
-def test_the_network_is_that_of_the_run(
-    toy_runs: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_the_network_is_that_of_the_run(toy_runs, monkeypatch, command):
     start = [
         override if "." in override else f"pretrain.{override}"
         for override in TINY
@@ -71,7 +67,7 @@ def test_the_network_is_that_of_the_run(
     assert isinstance(built, Classifier) == (command == "finetune")
 
 
-def test_before_anything_is_trained_the_network_is_that_of_the_overrides() -> None:
+def test_before_anything_is_trained_the_network_is_that_of_the_overrides():
     built = relpos.build(compose("finetune", ["task=mnli", "vocabulary=50", "size.layers=1"]))
     assert isinstance(built, Classifier)
     assert built.classifier.out_features == 3
@@ -79,7 +75,7 @@ def test_before_anything_is_trained_the_network_is_that_of_the_overrides() -> No
 
 
 @pytest.mark.parametrize("command", ["data", "reproduce"])
-def test_a_command_without_a_network_is_refused(command: str) -> None:
+def test_a_command_without_a_network_is_refused(command):
     with pytest.raises(
         RelposError,
         match="no network; those of pretrain, finetune, params, cost and analyze have one",
@@ -88,7 +84,7 @@ def test_a_command_without_a_network_is_refused(command: str) -> None:
 
 
 @pytest.mark.parametrize("position", presets("position"))
-def test_parameters_are_counted_without_memory(position: str) -> None:
+def test_parameters_are_counted_without_memory(position):
     described = of("size=tiny", f"position={position}", "vocabulary=50", "size.layers=1")
     assert counted(described) == count(build(described))
 
@@ -97,7 +93,7 @@ def test_parameters_are_counted_without_memory(position: str) -> None:
     "overrides",
     [["size.hidden=1000000"], ["size.ffn=1000000", "size.hidden=100000", "size.layers=100"]],
 )
-def test_too_many_parameters_are_one_line(overrides: list[str]) -> None:
+def test_too_many_parameters_are_one_line(overrides):
     with pytest.raises(RelposError, match=r"parameters"):
         counted(of(*overrides))
 
@@ -111,16 +107,14 @@ def test_too_many_parameters_are_one_line(overrides: list[str]) -> None:
         (["size.hidden=1000000", "size.layers=10"], "parameters"),
     ],
 )
-def test_what_cannot_be_built_is_refused_before_any_work(
-    overrides: list[str], said: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_built_is_refused_before_any_work(overrides, said, tmp_path):
     with pytest.raises(RelposError, match=said):
         relpos.run(compose("pretrain", overrides))
     assert not (tmp_path / "runs").exists()
     assert plan(compose("pretrain", overrides)).state == "missing"
 
 
-def test_any_list_of_schemes_can_be_merged() -> None:
+def test_any_list_of_schemes_can_be_merged():
     parts = "[{_target_: relpos.model.position.Fixed, k: 3}, {_target_: relpos.model.position.T5}]"
     merged = counted(of("size=tiny", "position=merge", f"position.parts={parts}"))
     alone = [
@@ -139,9 +133,7 @@ def test_any_list_of_schemes_can_be_merged() -> None:
         )
 
 
-def test_a_pre_training_of_no_steps_is_the_initial_network_and_a_start_of_fine_tunings(
-    toy_runs: Path,
-) -> None:
+def test_a_pre_training_of_no_steps_is_the_initial_network_and_a_start_of_fine_tunings(toy_runs):
     overrides = [*TINY[:4], "position=fixed", "seed=3"]
     run = relpos.run(compose("pretrain", [*overrides, "steps=0"]))
     kept = load_file(run.path / "model" / "model.safetensors")

@@ -158,7 +158,7 @@ sys.meta_path.insert(0, Refusing())
 
 
 @pytest.mark.full
-def test_the_common_tests_of_transformers_hold(source: Path, folders: Path, tmp_path: Path) -> None:
+def test_the_common_tests_of_transformers_hold(source, folders, tmp_path):
     """Those that skip hold with BERT: they are run rightly, and skip for what is ours.
 
     Without relpos every sixth: the folder's code is that of relpos, and computes the same

@@ -75,9 +75,7 @@ def theirs(folder: Path, auto: str = "AutoModelForMaskedLM") -> Any:
 
 
 @pytest.mark.parametrize(("position", "conv"), PAIRS)
-def test_every_other_network_opens_with_both_libraries(
-    position: str, conv: str, tokenizer: Tokenizer, tmp_path: Path
-) -> None:
+def test_every_other_network_opens_with_both_libraries(position, conv, tokenizer, tmp_path):
     model = made(tokenizer, {"activation": "relu"}, position, node("conv", conv))
     config = write(tmp_path / "out", model, tokenizer, str)
     ids, mask = batch(tokenizer)
@@ -91,9 +89,7 @@ def test_every_other_network_opens_with_both_libraries(
     )
 
 
-def test_the_encoder_alone_and_its_hidden_states_are_auto_model(
-    tokenizer: Tokenizer, tmp_path: Path
-) -> None:
+def test_the_encoder_alone_and_its_hidden_states_are_auto_model(tokenizer, tmp_path):
     model = exported(tokenizer, tmp_path / "out", {}, "t5")
     ids, mask = batch(tokenizer)
     states = model.encoder(ids, mask, hidden_states=True)
@@ -114,13 +110,8 @@ def test_the_encoder_alone_and_its_hidden_states_are_auto_model(
     ],
 )
 def test_a_classifier_leaves_with_its_labels(
-    position: str,
-    size: dict[str, Any],
-    kind: str,
-    architecture: str,
-    tokenizer: Tokenizer,
-    tmp_path: Path,
-) -> None:
+    position, size, kind, architecture, tokenizer, tmp_path
+):
     model = made(
         tokenizer, size, position, node("conv", "none"), outputs=3, head={"classifier": kind}
     )
@@ -135,9 +126,7 @@ def test_a_classifier_leaves_with_its_labels(
     assert pair["token_type_ids"] == [0, 0, 0, 1, 1]
 
 
-def test_a_causal_network_predicts_the_next_token_there_with_our_loss(
-    tokenizer: Tokenizer, tmp_path: Path
-) -> None:
+def test_a_causal_network_predicts_the_next_token_there_with_our_loss(tokenizer, tmp_path):
     model = made(tokenizer, {"attention": "causal"}, "composite", node("conv", "none"))
     config = write(tmp_path / "out", model, tokenizer, str)
     host = theirs(tmp_path / "out", "AutoModelForCausalLM")
@@ -161,9 +150,7 @@ def test_a_causal_network_predicts_the_next_token_there_with_our_loss(
     torch.testing.assert_close(host(ids).logits[1, :6], outputs.logits[1, :6], rtol=0, atol=1e-10)
 
 
-def test_the_tokenizer_of_a_causal_network_begins_texts_and_does_not_end_them(
-    tokenizer: Tokenizer, tmp_path: Path
-) -> None:
+def test_the_tokenizer_of_a_causal_network_begins_texts_and_does_not_end_them(tokenizer, tmp_path):
     exported(tokenizer, tmp_path / "out", {"attention": "causal"}, "composite")
     fast = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     beginning, whole = fast("the cat").input_ids, fast("the cat sleeps.").input_ids
@@ -177,8 +164,8 @@ def test_the_tokenizer_of_a_causal_network_begins_texts_and_does_not_end_them(
     ("size", "outputs"), [(WIDE, 3), ({"token_types": 1}, 3), ({"attention": "causal"}, None)]
 )
 def test_a_tokenizer_of_others_leaves_with_the_special_tokens_and_types_of_its_network(
-    kind: str, size: dict[str, Any], outputs: int | None, tmp_path: Path
-) -> None:
+    kind, size, outputs, tmp_path
+):
     theirs = load_tokenizer(published(kind, tmp_path / "published"))
     theirs.separators = 2
     exported(
@@ -208,17 +195,15 @@ def test_a_tokenizer_of_others_leaves_with_the_special_tokens_and_types_of_its_n
     [("causal", "AutoModelForMaskedLM"), ("bidirectional", "AutoModelForCausalLM")],
 )
 def test_a_network_that_would_see_other_tokens_than_expected_is_refused(
-    attention: str, auto: str, tokenizer: Tokenizer, tmp_path: Path
-) -> None:
+    attention, auto, tokenizer, tmp_path
+):
     exported(tokenizer, tmp_path / "out", {"attention": attention}, "composite")
     with pytest.raises(RelposError, match=f"this network is {attention}"):
         theirs(tmp_path / "out", auto)
 
 
 @pytest.mark.parametrize(("position", "size"), [("absolute", WIDE), ("composite", {})])
-def test_the_pipeline_fills_masks_as_we_do(
-    position: str, size: dict[str, Any], tokenizer: Tokenizer, tmp_path: Path
-) -> None:
+def test_the_pipeline_fills_masks_as_we_do(position, size, tokenizer, tmp_path):
     model = made(tokenizer, size, position, node("conv", "none"))
     write(tmp_path / "out", model.float(), tokenizer, str)
     text = "the [MASK], and cats."
@@ -231,7 +216,7 @@ def test_the_pipeline_fills_masks_as_we_do(
     assert answers[0]["sequence"] == guesses[0].text
 
 
-def test_config_json_holds_no_path(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_config_json_holds_no_path(tokenizer, tmp_path):
     model = made(tokenizer, {}, "none", node("conv", "none"))
     write(tmp_path / "out", model, tokenizer, lambda config: json.dumps(config))
     texts = [

@@ -3,15 +3,12 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 import relpos
 from relpos.config.compose import compose
@@ -48,7 +45,7 @@ def refused(folder: Path, file: str) -> str:
      b"- - - - - " * 9999,
     ],
 )  # fmt: skip
-def test_what_is_no_configuration_is_named(content: bytes, folder: Path) -> None:
+def test_what_is_no_configuration_is_named(content, folder):
     (folder / "config.yaml").write_bytes(content)
     refused(folder, "config.yaml")
 
@@ -87,7 +84,7 @@ def test_what_is_no_configuration_is_named(content: bytes, folder: Path) -> None
         ((3,), 1),
     ],
 )
-def test_a_wrong_value_is_named(path: tuple[Any, ...], value: Any, folder: Path) -> None:
+def test_a_wrong_value_is_named(path, value, folder):
     config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     node = config
     for key in path[:-1]:
@@ -104,7 +101,7 @@ def test_a_wrong_value_is_named(path: tuple[Any, ...], value: Any, folder: Path)
 
 
 @pytest.mark.parametrize("key", ["size", "position", "conv", "vocabulary"])
-def test_a_missing_key_is_named(key: str, folder: Path) -> None:
+def test_a_missing_key_is_named(key, folder):
     config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     del config[key]
     (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
@@ -123,7 +120,7 @@ def test_a_missing_key_is_named(key: str, folder: Path) -> None:
         b'{"model_type": 3}',
     ],
 )
-def test_a_config_json_is_named(content: bytes, folder: Path) -> None:
+def test_a_config_json_is_named(content, folder):
     (folder / "config.yaml").unlink()
     (folder / "config.json").write_bytes(content)
     refused(folder, "config.json")
@@ -134,7 +131,7 @@ def test_a_config_json_is_named(content: bytes, folder: Path) -> None:
     [{"size": {"layers": 3}}, {"architectures": 0.5}, {"architectures": {"a": 1}}, {"head": 3, "architectures": ["RelposModel"]},
      {"architectures": ["RelposForSequenceClassification"], "id2label": 5}],
 )  # fmt: skip
-def test_a_config_json_is_held_to_the_same_rules(change: dict[str, Any], folder: Path) -> None:
+def test_a_config_json_is_held_to_the_same_rules(change, folder):
     config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     (folder / "config.yaml").unlink()
     (folder / "config.json").write_text(json.dumps(config | {"model_type": "relpos"} | change))
@@ -151,9 +148,7 @@ def test_a_config_json_is_held_to_the_same_rules(change: dict[str, Any], folder:
         ("pytorch_model.bin", {"a": torch.eye(3, device="meta")}),
     ],
 )
-def test_what_is_wrong_in_a_published_folder_is_named(
-    file: str, content: dict[str, Any], tmp_path: Path
-) -> None:
+def test_what_is_wrong_in_a_published_folder_is_named(file, content, tmp_path):
     config = {"model_type": "bert", "vocab_size": 15}
     (tmp_path / "config.json").write_text(
         json.dumps(config | (content if file == "config.json" else {}))
@@ -165,7 +160,7 @@ def test_what_is_wrong_in_a_published_folder_is_named(
     assert refused(tmp_path, file)
 
 
-def test_damaged_weights_are_named_and_not_the_configuration(folder: Path) -> None:
+def test_damaged_weights_are_named_and_not_the_configuration(folder):
     os.truncate(folder / "model.safetensors", 100)
     assert refused(folder, "model.safetensors").startswith(
         f"cannot read {folder / 'model.safetensors'}: "
@@ -178,7 +173,7 @@ def test_damaged_weights_are_named_and_not_the_configuration(folder: Path) -> No
         opened(snapshot)
 
 
-def test_an_empty_tokenizer_is_named(folder: Path) -> None:
+def test_an_empty_tokenizer_is_named(folder):
     (folder / "tokenizer.model").write_bytes(b"")
     assert "it is empty" in refused(folder, "tokenizer.model")
 
@@ -195,16 +190,14 @@ def test_an_empty_tokenizer_is_named(folder: Path) -> None:
         ),
     ],
 )
-def test_weights_with_which_nothing_sensible_can_be_computed_are_refused(
-    change: Callable[[Tensor], Tensor], said: str, folder: Path
-) -> None:
+def test_weights_with_which_nothing_sensible_can_be_computed_are_refused(change, said, folder):
     weights = load_file(folder / "model.safetensors")
     name = max(weights)
     save_file(weights | {name: change(weights[name])}, folder / "model.safetensors")
     assert f"weight {name!r} {said}" in refused(folder, "model.safetensors")
 
 
-def test_the_names_that_a_wrapper_has_changed_are_told(folder: Path) -> None:
+def test_the_names_that_a_wrapper_has_changed_are_told(folder):
     weights = load_file(folder / "model.safetensors")
     save_file(
         {f"_orig_mod.{name}": value for name, value in weights.items()},
@@ -222,7 +215,7 @@ def flipped(path: Path) -> None:
     path.write_bytes(content)
 
 
-def test_a_flipped_bit_in_a_finished_run_is_found(toy_runs: Path) -> None:
+def test_a_flipped_bit_in_a_finished_run_is_found(toy_runs):
     run = execute(plan(compose("pretrain", ["steps=2", "batch=4", "snapshots=[50]"])))
     for file in ("model/model.safetensors", "snapshots/50.safetensors"):
         relpos.load(run.path / file if "snapshots" in file else run.path)

@@ -140,7 +140,7 @@ def elsewhere(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 
 @pytest.mark.full
-def test_they_compute_the_same(elsewhere: dict[str, Any]) -> None:
+def test_they_compute_the_same(elsewhere):
     assert elsewhere["modules"] == []
     for name in NETWORKS:
         assert elsewhere[name]["different"] < 1e-10, name
@@ -148,9 +148,7 @@ def test_they_compute_the_same(elsewhere: dict[str, Any]) -> None:
 
 
 @pytest.mark.full
-def test_without_relpos_the_pipeline_fills_masks_as_we_do(
-    elsewhere: dict[str, Any], exported: Path
-) -> None:
+def test_without_relpos_the_pipeline_fills_masks_as_we_do(elsewhere, exported):
     for name in NETWORKS:
         if name not in ("causal", "classifier"):
             [guesses] = relpos.FillMask(exported / name)("the [MASK], and cats.", top=2)
@@ -158,9 +156,7 @@ def test_without_relpos_the_pipeline_fills_masks_as_we_do(
 
 
 @pytest.mark.full
-def test_they_are_trained_and_saved_with_their_code(
-    elsewhere: dict[str, Any], exported: Path
-) -> None:
+def test_they_are_trained_and_saved_with_their_code(elsewhere, exported):
     for name in NETWORKS:
         if name != "classifier":
             assert elsewhere[name]["trained"], name
@@ -168,7 +164,7 @@ def test_they_are_trained_and_saved_with_their_code(
             relpos.load(exported / name)
 
 
-def test_what_is_saved_with_relpos_carries_the_code_too(exported: Path, tmp_path: Path) -> None:
+def test_what_is_saved_with_relpos_carries_the_code_too(exported, tmp_path):
     model = transformers.AutoModelForMaskedLM.from_pretrained(exported / "tisa")
     assert type(model).__module__ == "relpos.train.huggingface"
     model.save_pretrained(tmp_path)
@@ -177,7 +173,7 @@ def test_what_is_saved_with_relpos_carries_the_code_too(exported: Path, tmp_path
         assert (tmp_path / path.name).read_text() == path.read_text()
 
 
-def test_relpos_never_runs_the_code_of_a_folder(exported: Path, tmp_path: Path) -> None:
+def test_relpos_never_runs_the_code_of_a_folder(exported, tmp_path):
     for path in (exported / "composite").iterdir():
         if path.is_file():
             (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -194,9 +190,7 @@ def test_relpos_never_runs_the_code_of_a_folder(exported: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", ["position", "conv"])
-def test_the_code_is_complete_for_every_scheme(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_code_is_complete_for_every_scheme(kind, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     for name in sampled(POSITIONS if kind == "position" else CONVS):
         settings = {"position": node("position", "none"), "conv": node("conv", "none")} | {
@@ -223,9 +217,7 @@ def carried(folder: Path, settings: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("module", ["mine_of_standalone", "heads"])
-def test_a_scheme_of_the_users_own_travels_too(
-    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scheme_of_the_users_own_travels_too(module, tmp_path, monkeypatch):
     (tmp_path / f"{module}.py").write_text(
         "from math import *\n\nimport torch\nfrom relpos.model.position import Scheme, Terms\nfrom "
         "jaxtyping import Float\n\n"
@@ -252,8 +244,8 @@ def test_a_scheme_of_the_users_own_travels_too(
 
 
 def test_what_a_scheme_of_the_users_own_imports_from_a_relative_place_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     (tmp_path / "a_point.py").write_text("from .helper import HALF\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(

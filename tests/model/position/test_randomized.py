@@ -1,6 +1,5 @@
 """Positions and offsets that training draws: which, from what, and what of them a network sees."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -48,7 +47,7 @@ def randomized(parts: list[Position], **keys: Any) -> Position:
 
 
 @pytest.mark.parametrize("part", ASK_POSITIONS + ASK_OFFSETS)
-def test_outputs_equal_the_loops_at_the_numbers_drawn(part: Position) -> None:
+def test_outputs_equal_the_loops_at_the_numbers_drawn(part):
     check_loops(
         network(randomized([part], length=40)),
         ids=[7, 9, 5, 0, 12],
@@ -58,7 +57,7 @@ def test_outputs_equal_the_loops_at_the_numbers_drawn(part: Position) -> None:
 
 @pytest.mark.parametrize("part", ASK_POSITIONS + ASK_OFFSETS)
 @pytest.mark.parametrize("training", [True, False])
-def test_a_subset_of_all_is_the_scheme_itself(part: Position, training: bool) -> None:
+def test_a_subset_of_all_is_the_scheme_itself(part, training):
     drawn, plain = (
         network(position).train(training) for position in (randomized([part], length=N), part)
     )
@@ -70,7 +69,7 @@ def test_a_subset_of_all_is_the_scheme_itself(part: Position, training: bool) ->
 
 
 @pytest.mark.parametrize("part", ASK_POSITIONS)
-def test_evaluation_does_not_shift(part: Position) -> None:
+def test_evaluation_does_not_shift(part):
     shape = {"max_positions": 40} if part is Absolute else {}
     ids, mask = batch()
     drawn, plain = (
@@ -88,7 +87,7 @@ def drawn(scheme: Any, seed: int, n: int = N) -> list[int]:
     return scheme.positions(n, CPU).tolist()  # type: ignore[no-any-return]
 
 
-def test_a_subset_is_that_of_the_smallest_hashes_in_order() -> None:
+def test_a_subset_is_that_of_the_smallest_hashes_in_order():
     scheme = Randomized(SHAPE, [Rope], length=50)
     for seed in range(3):
         numbers = sorted(range(50), key=lambda number: fold(fold(seed, 0, 0), number))
@@ -101,7 +100,7 @@ def test_a_subset_is_that_of_the_smallest_hashes_in_order() -> None:
 
 
 @pytest.mark.parametrize(("draw", "expected"), [("subset", N / 20), ("shift", 1 / 5)])
-def test_each_draw_is_as_likely_as_any_other(draw: Any, expected: float) -> None:
+def test_each_draw_is_as_likely_as_any_other(draw, expected):
     """Each of 20 numbers in a subset of 16; each of the shifts 0 … 4."""
     scheme = Randomized(SHAPE, [Rope], length=20, draw=draw)
     draws = [drawn(scheme, seed) for seed in range(2000)]
@@ -113,7 +112,7 @@ def test_each_draw_is_as_likely_as_any_other(draw: Any, expected: float) -> None
 
 
 @pytest.mark.parametrize("draw", ["subset", "shift"])
-def test_shorter_sequences_have_the_first_of_the_same_numbers(draw: Any) -> None:
+def test_shorter_sequences_have_the_first_of_the_same_numbers(draw):
     scheme = Randomized(SHAPE, [Rope], length=50, draw=draw)
     assert drawn(scheme, 3, 5) == drawn(scheme, 3)[:5]
     assert len(set(drawn(scheme, 3, 50))) == 50
@@ -130,9 +129,7 @@ def outputs(encoder: Any, seed: int, rows: slice = slice(None), width: int = 9) 
     "position",
     [randomized([Absolute, Rope]), randomized([Alibi]), randomized([Rope], draw="shift")],
 )
-def test_training_depends_on_the_seed_of_the_step_and_not_on_how_the_step_is_cut(
-    position: Position,
-) -> None:
+def test_training_depends_on_the_seed_of_the_step_and_not_on_how_the_step_is_cut(position):
     """So it does not depend on the number of processes, each of which takes some examples."""
     encoder = network(position)
     whole = outputs(encoder, 5)
@@ -144,7 +141,7 @@ def test_training_depends_on_the_seed_of_the_step_and_not_on_how_the_step_is_cut
 
 
 @pytest.mark.parametrize("draw", ["subset", "shift"])
-def test_recorded_keys_draw_what_seeds_draw(draw: Any) -> None:
+def test_recorded_keys_draw_what_seeds_draw(draw):
     scheme, keys = Randomized(SHAPE, [Rope], length=50, draw=draw), RecordedKeys(CPU)
     for seed in (7, 8):
         keys.fill(seed)
@@ -181,9 +178,7 @@ def test_recorded_keys_draw_what_seeds_draw(draw: Any) -> None:
         (randomized([Rope], length=9), "length=9: size.max_positions=16 or more is expected"),
     ],
 )
-def test_what_cannot_be_drawn_for_is_refused_in_one_line(
-    make: Callable[..., Any], message: str
-) -> None:
+def test_what_cannot_be_drawn_for_is_refused_in_one_line(make, message):
     with pytest.raises(RelposError) as error:
         make(SHAPE)
     assert str(error.value) == message
