@@ -274,7 +274,9 @@ def _register_with_transformers() -> None:
         for auto, ours in CLASSES.items():
             if auto != "AutoConfig":
                 getattr(transformers, auto).register(
-                    huggingface.RelposConfig, getattr(huggingface, ours), exist_ok=True
+                    huggingface.RelposConfig,
+                    getattr(huggingface, ours),
+                    exist_ok=True,
                 )
 
     when_imported("transformers.models.auto.configuration_auto", config)

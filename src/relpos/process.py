@@ -75,7 +75,10 @@ def started(
     """
     words = [*before, sys.executable, "-m", module, *arguments]
     return subprocess.Popen(
-        words, stdin=subprocess.PIPE, env={**environment, SAFE_PATH: "1"}, **options
+        words,
+        stdin=subprocess.PIPE,
+        env={**environment, SAFE_PATH: "1"},
+        **options,
     )
 
 
@@ -91,7 +94,10 @@ def without_keys(words: Iterable[str]) -> list[str]:
 
 
 def number_in(
-    name: str, default: int, environment: Mapping[str, str] = os.environ, most: int = 10**18
+    name: str,
+    default: int,
+    environment: Mapping[str, str] = os.environ,
+    most: int = 10**18,
 ) -> int:
     """The whole number in an environment variable; `default` where it is not set, or empty.
 

@@ -71,7 +71,9 @@ def display(*columns: str | ProgressColumn) -> Progress:
 
 @contextmanager
 def bar(
-    title: str, total: float | None, *columns: str | ProgressColumn
+    title: str,
+    total: float | None,
+    *columns: str | ProgressColumn,
 ) -> Iterator[Callable[[float], None]]:
     """Yields a function to call with the size of each portion done; `total` is None where their sum
     is not known."""

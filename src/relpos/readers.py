@@ -72,7 +72,9 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     twice."""
 
     def construct_mapping(
-        self, node: yaml.MappingNode, deep: bool = False
+        self,
+        node: yaml.MappingNode,
+        deep: bool = False,
     ) -> dict[Hashable, object]:
         spellings: dict[Hashable, str] = {}
         for key, _ in node.value:

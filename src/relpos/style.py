@@ -29,7 +29,11 @@ DASHES = ("-", "--", "-.", ":")
 
 
 def canvas(
-    width: float, height: float, rows: int = 1, columns: int = 1, **options: Any
+    width: float,
+    height: float,
+    rows: int = 1,
+    columns: int = 1,
+    **options: Any,
 ) -> tuple[Figure, Any]:
     """A figure of width × height inches and its axes, an array (rows, columns)."""
     # Without pyplot, which would keep every figure in memory and choose a window system.
@@ -87,7 +91,10 @@ def by_layer(
 
 
 def grid(
-    count: int, columns: int, width: float = 2.4, height: float = 2.0
+    count: int,
+    columns: int,
+    width: float = 2.4,
+    height: float = 2.0,
 ) -> tuple[Figure, list[Any]]:
     """A figure and `count` small panels of width × height inches, in rows of `columns`."""
     columns = min(columns, count)
@@ -108,7 +115,10 @@ def look(number: int, width: float = 1.2) -> Plain:
 
 
 def band(
-    axes: Axes, places: Iterable[float], intervals: Iterable[Sequence[float]], colour: str
+    axes: Axes,
+    places: Iterable[float],
+    intervals: Iterable[Sequence[float]],
+    colour: str,
 ) -> None:
     """Intervals (low, high) around a line of this colour."""
     low, high = zip(*intervals, strict=True)
@@ -141,7 +151,12 @@ def name_ends(axes: Axes, ends: Iterable[tuple[str, float, float, str]]) -> None
         to_line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "alpha": 0.6}
         looks: Plain = {"fontsize": 8, "va": "center", "color": colour, "annotation_clip": False}
         axes.annotate(
-            name, (x, y), (1.03, place), textcoords=axes.transAxes, arrowprops=to_line, **looks
+            name,
+            (x, y),
+            (1.03, place),
+            textcoords=axes.transAxes,
+            arrowprops=to_line,
+            **looks,
         )
 
 
@@ -159,7 +174,10 @@ def whole_numbers(axes: Any) -> None:
 
 
 def matrix(
-    axes: Axes, values: npt.NDArray[np.floating], centred: bool = True, covered: float = 0.995
+    axes: Axes,
+    values: npt.NDArray[np.floating],
+    centred: bool = True,
+    covered: float = 0.995,
 ) -> AxesImage:
     """A matrix as a picture: red above zero and blue below, or from dark to light.
 

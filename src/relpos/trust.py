@@ -58,7 +58,9 @@ KINDS = {
     "task": NameKind(("relpos.data.tasks", "relpos.data.own_task")),
     "metric": NameKind(("relpos.train.metrics",), function=True),
     "logger": NameKind(
-        ("relpos.train.loggers",), "lightning_fabric.loggers.logger.Logger", function=True
+        ("relpos.train.loggers",),
+        "lightning_fabric.loggers.logger.Logger",
+        function=True,
     ),
     # Not all of Lightning's callbacks: some write where an argument says.
     "callbacks": NameKind(
@@ -225,7 +227,9 @@ def _is_of_kind(value: object, kind: NameKind, ours: bool) -> bool:
 
 
 def mistakes(
-    values: Mapping[str, object], target: Target, path: str = ""
+    values: Mapping[str, object],
+    target: Target,
+    path: str = "",
 ) -> Iterator[tuple[str, RelposError]]:
     """(key, error) for every unknown key and every wrong value, also in groups and in nodes with a
     `_target_`.

@@ -71,7 +71,10 @@ class _Finder(MetaPathFinder):
         self.module, self.call, self.is_done = module, call, False
 
     def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        self,
+        name: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         if self.is_done or name != self.module:
             return None

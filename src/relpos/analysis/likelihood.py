@@ -74,7 +74,9 @@ def log_probabilities(model: MaskedLM, hidden: Tensor, targets: Tensor) -> Tenso
 
 
 def hidden_at(
-    model: MaskedLM, rows: npt.NDArray[np.int64], places: npt.NDArray[np.integer]
+    model: MaskedLM,
+    rows: npt.NDArray[np.int64],
+    places: npt.NDArray[np.integer],
 ) -> Tensor:
     """rows (m, n) of ids, places (m,) → (m, hidden): the output at one token of each row."""
     device, length = next(model.parameters()).device, rows.shape[1]
@@ -129,7 +131,9 @@ def pseudo_log_likelihoods(
 
 
 def masked_rows(
-    ids: npt.NDArray[np.int64], word: npt.NDArray[np.int64], mask: int
+    ids: npt.NDArray[np.int64],
+    word: npt.NDArray[np.int64],
+    mask: int,
 ) -> npt.NDArray[np.int64]:
     """ids (m, n), word (m, n), the number of each token's word → (m, n, n): row t has token t and
     the later pieces of its word masked."""
@@ -176,7 +180,9 @@ def _masked(
         word = words.numbers(ids)
     # Unique: two sentences that differ in one word share the row in which that word is masked.
     rows, inverse = np.unique(
-        masked_rows(ids, word, marks.mask)[scored], axis=0, return_inverse=True
+        masked_rows(ids, word, marks.mask)[scored],
+        axis=0,
+        return_inverse=True,
     )
     rows = with_edges(torch.from_numpy(rows), marks).numpy()
     # The first [MASK] of a row is the token that is predicted.
@@ -303,7 +309,11 @@ class FillMask:
         return guesses
 
     def _guess(
-        self, ids: npt.NDArray[np.int64], place: int, number: int, probability: float
+        self,
+        ids: npt.NDArray[np.int64],
+        place: int,
+        number: int,
+        probability: float,
     ) -> Guess:
         filled, tokenizer = ids.tolist(), self.tokenizer
         filled[place] = number

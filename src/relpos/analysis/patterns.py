@@ -55,7 +55,10 @@ class Pattern:
 
 @torch.no_grad()
 def pattern(
-    encoder: Encoder, layer: int = 0, length: int = 64, trained: bool = True
+    encoder: Encoder,
+    layer: int = 0,
+    length: int = 64,
+    trained: bool = True,
 ) -> Pattern | None:
     """What the scheme adds to the scores of one pass.
 
@@ -120,7 +123,11 @@ def draw_overview(patterns: Mapping[str, Pattern], columns: int = 6) -> object:
     """One head of each scheme: the matrix, and below it the pattern by offset."""
     rows = -(-len(patterns) // columns)
     figure, cells = style.canvas(
-        2 * columns, 3.1 * rows, 2 * rows, columns, height_ratios=(2, 1) * rows
+        2 * columns,
+        3.1 * rows,
+        2 * rows,
+        columns,
+        height_ratios=(2, 1) * rows,
     )
     for axes in cells.flat:
         axes.axis("off")
@@ -141,7 +148,10 @@ def draw_overview(patterns: Mapping[str, Pattern], columns: int = 6) -> object:
 
 
 def _turned(
-    position: Scheme, call: Call, n: int, trained: bool
+    position: Scheme,
+    call: Call,
+    n: int,
+    trained: bool,
 ) -> Float[Tensor, "batch heads {n} {n}"] | None:
     """What turning adds to q·k, which may depend on the sequence; None where queries and keys are
     left as they are."""

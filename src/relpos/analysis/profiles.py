@@ -102,7 +102,9 @@ def _layer(encoder: Encoder, number: int) -> Layer:
 
 
 def _queries_and_keys(
-    encoder: Encoder, layer: int, x: Float[Tensor, "n hidden"]
+    encoder: Encoder,
+    layer: int,
+    x: Float[Tensor, "n hidden"],
 ) -> tuple[Tensor, Tensor]:
     """(heads, n, head_dim) of each."""
     own = _layer(encoder, layer)

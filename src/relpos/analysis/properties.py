@@ -49,7 +49,10 @@ FACTORS = (1.0, 1e-2, 1e-4)
 
 
 def properties(
-    model: MaskedLM, mechanism: Mechanism, parameters: int, table: int
+    model: MaskedLM,
+    mechanism: Mechanism,
+    parameters: int,
+    table: int,
 ) -> dict[str, bool]:
     """{name: whether the scheme has this property}.
 
@@ -168,7 +171,10 @@ def _loss(model: MaskedLM, n: int) -> Float[Tensor, ""]:
 def _ids(encoder: Encoder, sequences: int, n: int) -> Ids:
     vocabulary = encoder.embedding.words.num_embeddings
     return torch.randint(
-        5, vocabulary - 1, (sequences, n), generator=torch.Generator().manual_seed(1)
+        5,
+        vocabulary - 1,
+        (sequences, n),
+        generator=torch.Generator().manual_seed(1),
     )
 
 

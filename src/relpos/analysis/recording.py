@@ -34,7 +34,10 @@ class Call:
         return hidden
 
     def turned(
-        self, position: Scheme, q: Heads | None, k: Heads | None
+        self,
+        position: Scheme,
+        q: Heads | None,
+        k: Heads | None,
     ) -> tuple[Turned, Turned] | None:
         """q and k as this pass turns them; None where there are none or they are left as they
         are."""

@@ -67,7 +67,9 @@ def pooled_interval(groups: Sequence[Floats]) -> Interval | None:
 
 
 def crossed_interval(
-    numerators: Floats, denominators: Floats, groups: Sequence[Hashable] | None = None
+    numerators: Floats,
+    denominators: Floats,
+    groups: Sequence[Hashable] | None = None,
 ) -> Interval:
     """Interval of the mean over networks of Σ numerators / Σ denominators: networks and examples
     are drawn with replacement, independently of each other (Sellam et al. 2022, the
@@ -87,7 +89,9 @@ def crossed_interval(
     above, below = np.zeros((RESAMPLES, networks)), np.zeros((RESAMPLES, networks))
     for numbers in members.values():
         drawn = chance.multinomial(
-            len(numbers), np.full(len(numbers), 1 / len(numbers)), RESAMPLES
+            len(numbers),
+            np.full(len(numbers), 1 / len(numbers)),
+            RESAMPLES,
         ).astype(np.float64)
         above += drawn @ numerators[:, numbers].T
         below += drawn @ denominators[:, numbers].T
@@ -99,7 +103,9 @@ def crossed_interval(
 
 
 def multi_bootstrap(
-    scores: npt.ArrayLike, resamples: int, metric: Callable[[Floats], float]
+    scores: npt.ArrayLike,
+    resamples: int,
+    metric: Callable[[Floats], float],
 ) -> Ends:
     """95 % interval over pre-training seeds and test examples at once (Sellam et al. 2022, the
     Multi-Bootstrap).
@@ -130,7 +136,9 @@ def multi_bootstrap(
 
 
 def bootstrapped(
-    samples: Sequence[npt.ArrayLike], statistic: Callable[..., object], **options: object
+    samples: Sequence[npt.ArrayLike],
+    statistic: Callable[..., object],
+    **options: object,
 ) -> Ends | None:
     """Interval of a statistic by scipy's bootstrap, bias-corrected and accelerated unless `options`
     name another method.

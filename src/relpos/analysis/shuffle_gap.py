@@ -108,7 +108,9 @@ def _losses(model: MaskedLM, batch: MicroBatch) -> Floats:
     # The head runs at the predicted tokens alone, about a seventh of all.
     at = (labels != IGNORED).nonzero().squeeze(1)
     hidden = model.encoder(
-        batch.input_ids.to(device), batch.attention_mask.to(device), at=at.to(device)
+        batch.input_ids.to(device),
+        batch.attention_mask.to(device),
+        at=at.to(device),
     )
     losses = -log_probabilities(model, hidden, labels[at].to(device)).cpu()
     row = at // batch.labels.shape[1]

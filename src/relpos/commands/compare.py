@@ -292,7 +292,9 @@ def why_not(subjects: Sequence[PlannedRow]) -> str | None:
 
 
 def losses_table(
-    subjects: Sequence[PlannedRow], examples: int, advance: Callable[[int], object]
+    subjects: Sequence[PlannedRow],
+    examples: int,
+    advance: Callable[[int], object],
 ) -> SideTable:
     """The losses of the subjects on held-out examples, with their differences to the first
     subject's.

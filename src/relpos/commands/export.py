@@ -260,7 +260,9 @@ def _escaped(text: str) -> str:
     a_b \[x\](y) \| \<b\>
     """
     return re.sub(
-        r"[\\`*\[\]<>|#!~&]|(?<!\w)_|_(?!\w)", r"\\\g<0>", " ".join(printable(text).split())
+        r"[\\`*\[\]<>|#!~&]|(?<!\w)_|_(?!\w)",
+        r"\\\g<0>",
+        " ".join(printable(text).split()),
     )
 
 

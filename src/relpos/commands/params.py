@@ -95,7 +95,12 @@ def show(paper: str) -> str:
         printed = f"{line['printed']:.{decimals}f}M" if decimals else f"{line['printed']:,.0f}"
         difference = f"{line['difference']:+,.{decimals}f}" if line["difference"] else "0"
         table.add_row(
-            line["row"], line["overrides"], f"{line['ours']:,}", printed, difference, line["note"]
+            line["row"],
+            line["overrides"],
+            f"{line['ours']:,}",
+            printed,
+            difference,
+            line["note"],
         )
     plain_console(stderr=True).print(table)
     return json.dumps(rows, ensure_ascii=False)

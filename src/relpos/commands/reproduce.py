@@ -109,7 +109,9 @@ def reproduce(
 
 
 def _keys(
-    seeds: Seeds | None, pretrain_seeds: Seeds | None, tasks: list[str] | None
+    seeds: Seeds | None,
+    pretrain_seeds: Seeds | None,
+    tasks: list[str] | None,
 ) -> dict[str, int | list[int] | list[str]]:
     """The keys of the experiment file that `seeds=`, `pretrain_seeds=` and `tasks=` replace, with
     their new values."""
@@ -199,7 +201,10 @@ class Arrivals:
     gives at the end of the pre-trainings."""
 
     def __init__(
-        self, plan: Sequence[PlannedRow], instrument: Instrument | None, runs: Collection[Run]
+        self,
+        plan: Sequence[PlannedRow],
+        instrument: Instrument | None,
+        runs: Collection[Run],
     ) -> None:
         from rich.console import Console
 

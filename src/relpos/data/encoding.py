@@ -39,7 +39,9 @@ def encode(tokenizer: Tokenizer, text: str) -> Encoded:
 
 
 def encoded(
-    feed: Iterator[str | Mark], tokenizer: Tokenizer, processes: int
+    feed: Iterator[str | Mark],
+    tokenizer: Tokenizer,
+    processes: int,
 ) -> Iterator[Encoded | Mark]:
     """`feed` with every text in it encoded; any other item is passed on, in order."""
     waiting: deque[Future[Encoded] | Encoded | Mark] = deque()

@@ -154,7 +154,10 @@ def _address(task: Task, split: str) -> tuple[str, str]:
 
 
 def _words(
-    source: str, task: Task, labels: Sequence[int | float], names: Sequence[str] | None
+    source: str,
+    task: Task,
+    labels: Sequence[int | float],
+    names: Sequence[str] | None,
 ) -> list[str]:
     """The words that GLUE's own files have for these labels; a class outside the set keeps its
     number.

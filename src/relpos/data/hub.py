@@ -81,7 +81,10 @@ def commit(text: HubText) -> str | None:
 
 
 def documents(
-    text: HubText, lines: int, streaming: bool, reporting: Reporting
+    text: HubText,
+    lines: int,
+    streaming: bool,
+    reporting: Reporting,
 ) -> Iterator[Document]:
     """WikiText's articles where the first row is a heading of WikiText, else documents of `lines`
     rows.
@@ -103,7 +106,11 @@ def documents(
 
 
 def documents_of_file(
-    name: str, path: Path, column: str, lines: int, reporting: Reporting
+    name: str,
+    path: Path,
+    column: str,
+    lines: int,
+    reporting: Reporting,
 ) -> Iterator[Document]:
     """The documents of a file in one of the formats of `TABLES`; JSONL and CSV may be
     compressed."""
@@ -115,7 +122,11 @@ def documents_of_file(
 
 
 def _documents(
-    name: str, rows: Iterator[str], lines: int, unique: bool, reporting: Reporting
+    name: str,
+    rows: Iterator[str],
+    lines: int,
+    unique: bool,
+    reporting: Reporting,
 ) -> Iterator[Document]:
     head = list(islice(rows, 100))
     rows = chain(head, rows)

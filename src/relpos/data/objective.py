@@ -279,7 +279,10 @@ next_tokens, diffused = NextTokens(), Diffused()
 
 
 def trained_for(
-    causal: bool, masking: Masking, steps: int, objective: Plain | None = None
+    causal: bool,
+    masking: Masking,
+    steps: int,
+    objective: Plain | None = None,
 ) -> Objective:
     """The objective of a pre-training: that of a node, or else the one that its recipe's `masking`
     names."""

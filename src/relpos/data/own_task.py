@@ -123,7 +123,9 @@ class OwnTask:
 
 @lru_cache(maxsize=16)
 def _checked(
-    plain: str, kind: str, files: tuple[tuple[str | int, ...], ...]
+    plain: str,
+    kind: str,
+    files: tuple[tuple[str | int, ...], ...],
 ) -> tuple[list[str] | None, int]:
     """The classes and the number of training rows. Cached, because a table plans its tasks once for
     each of its rows.

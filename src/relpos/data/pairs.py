@@ -275,7 +275,10 @@ def _text(fields: Fields, key: str, place: str) -> str:
 
 
 def _continued(
-    paradigm: str, prefixes: Sequence[str], scored: Sequence[str], place: str
+    paradigm: str,
+    prefixes: Sequence[str],
+    scored: Sequence[str],
+    place: str,
 ) -> PairItem:
     texts = tuple(before + after for before, after in zip(prefixes, scored, strict=True))
     return PairItem(paradigm, texts, place, tuple(prefixes))

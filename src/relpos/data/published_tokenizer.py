@@ -246,7 +246,9 @@ def opened(path: Path) -> Any:
         if path.is_dir():
             try:  # the folder may be a stranger's: code that lies in it is not run
                 theirs = AutoTokenizer.from_pretrained(
-                    str(path), local_files_only=True, trust_remote_code=False
+                    str(path),
+                    local_files_only=True,
+                    trust_remote_code=False,
                 )
                 their_backend = _settled(theirs.backend_tokenizer)
                 backend = backend or their_backend

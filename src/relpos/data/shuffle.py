@@ -32,12 +32,18 @@ _NGRAMS = 0x6E677261  # keeps the draws of `ngrams_permuted` apart
 
 
 def masked_batches(
-    examples: ExampleSet, vocabulary: int, tokens: int, objective: Objective = masked
+    examples: ExampleSet,
+    vocabulary: int,
+    tokens: int,
+    objective: Objective = masked,
 ) -> Iterator[tuple[MicroBatch, Tensor]]:
     """The held-out examples as in every evaluation, about `tokens` a batch, with the number of each
     example (b,)."""
     for batch in heldout_batches(
-        examples, max(1, tokens // examples.length), vocabulary, objective=objective
+        examples,
+        max(1, tokens // examples.length),
+        vocabulary,
+        objective=objective,
     ):
         assert batch.keys is not None
         yield batch, batch.keys
@@ -86,12 +92,18 @@ def _moved(batch: MicroBatch, source: Tensor) -> MicroBatch:
     """`batch` with each token, and what is to be predicted there, taken from the place `source` (b,
     n)."""
     return replace(
-        batch, input_ids=batch.input_ids.gather(1, source), labels=batch.labels.gather(1, source)
+        batch,
+        input_ids=batch.input_ids.gather(1, source),
+        labels=batch.labels.gather(1, source),
     )
 
 
 def permutation(
-    ids: Tensor, batch: MicroBatch, numbers: Tensor, words: Words, window: int | None
+    ids: Tensor,
+    batch: MicroBatch,
+    numbers: Tensor,
+    words: Words,
+    window: int | None,
 ) -> Tensor:
     """ids (b, n) before masking → (b, n): the place that each token comes from."""
     array, real = ids.numpy(), batch.attention_mask.numpy()
@@ -110,7 +122,11 @@ def permutation(
     if window:
         group = inside // window
     draw = counter_hash(
-        _SEED, window or 0, numbers[:, None], torch.from_numpy(part), torch.from_numpy(inside)
+        _SEED,
+        window or 0,
+        numbers[:, None],
+        torch.from_numpy(part),
+        torch.from_numpy(inside),
     ).numpy()
     # The last key counts first. The word stands behind the draw: pieces of two words that drew the
     # same number must not mix.
@@ -119,7 +135,11 @@ def permutation(
 
 
 def ngrams_permuted(
-    lengths: npt.NDArray[np.integer], ids: npt.NDArray[np.int32], first: int, words: Words, n: int
+    lengths: npt.NDArray[np.integer],
+    ids: npt.NDArray[np.int32],
+    first: int,
+    words: Words,
+    n: int,
 ) -> npt.NDArray[np.int32]:
     """Sentences with their n-grams in random order, the words inside of an n-gram as they stood
     (Sinha et al. 2021, "Masked language modeling and the distributional hypothesis", §3).

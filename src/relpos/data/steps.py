@@ -140,7 +140,13 @@ class Steps(IterableDataset[Step]):
             # The step is part of the key: an example has another mask each time that it is read.
             keys = counter_hash(index, pairs[rows])
             return _microbatch(
-                self.examples, pairs[rows], keys, self.seed, self.vocabulary, objective, n
+                self.examples,
+                pairs[rows],
+                keys,
+                self.seed,
+                self.vocabulary,
+                objective,
+                n,
             )
 
         if self.few_shapes:

@@ -345,7 +345,9 @@ def _feed(documents: Iterable[Document]) -> Iterator[str | _End]:
         content = hashlib.blake2b(digest_size=8)
         yield from portions(_hashed(document, content))
         yield _End(
-            document.source, int.from_bytes(content.digest(), "little"), Counter(document.dropped)
+            document.source,
+            int.from_bytes(content.digest(), "little"),
+            Counter(document.dropped),
         )
         document.dropped.clear()
 

@@ -85,7 +85,10 @@ def _table(path: Path, header: tuple[str, ...], rows: Iterable[Row]) -> TextTabl
 
 
 def _of_width(
-    path: Path, rows: Iterable[Row], width: int, owner: str = "the header has"
+    path: Path,
+    rows: Iterable[Row],
+    width: int,
+    owner: str = "the header has",
 ) -> Iterator[Row]:
     """Raises: RelposError naming file and line of the first row that has another number of
     columns."""

@@ -212,7 +212,9 @@ class Tokenizer:
         # By default each of the encoding processes would share its texts out among as many threads
         # as there are processors.
         ids: list[npt.NDArray[np.int32]] = self.processor.encode(
-            texts, return_type="numpy", num_threads=1
+            texts,
+            return_type="numpy",
+            num_threads=1,
         )
         return ids
 

@@ -160,7 +160,10 @@ class LocalWorkers:
     """
 
     def __init__(
-        self, standing: Standing, folder: Path, environments: list[dict[str, str]]
+        self,
+        standing: Standing,
+        folder: Path,
+        environments: list[dict[str, str]],
     ) -> None:
         self.standing, self.folder, self.environments = standing, folder, environments
         self.fruitless = 0
@@ -269,7 +272,10 @@ def _is_left(launch: Path) -> bool:
 
 
 def _watch(
-    standing: Standing, table: str, workers: Workers, settled: Callable[[Run], None]
+    standing: Standing,
+    table: str,
+    workers: Workers,
+    settled: Callable[[Run], None],
 ) -> None:
     with displayed(standing, table) as show:
         while True:

@@ -205,7 +205,12 @@ def _answer(*command: str) -> str:
     }
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=120, env=environment
+            command,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+            env=environment,
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         message = str(getattr(error, "stderr", None) or error).strip().partition("\n")[0]

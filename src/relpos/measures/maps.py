@@ -39,7 +39,10 @@ class Similarity(Measure):
         figure, (*maps, left, right) = style.grid(4, 2, 3.6, 3.0)
         columns = {}
         for (product, values), above, below in zip(
-            results.items(), maps, (left, right), strict=True
+            results.items(),
+            maps,
+            (left, right),
+            strict=True,
         ):
             image = style.matrix(above, values, centred=product == "P")
             figure.colorbar(image, ax=above, shrink=0.8)
@@ -128,14 +131,21 @@ class Responses(Profiles):
         for number, head in enumerate(heads):
             for line, i in enumerate(places):
                 axes[number].plot(
-                    np.arange(n) - i, head[i], label=f"i = {i}", **style.look(line, 0.8)
+                    np.arange(n) - i,
+                    head[i],
+                    label=f"i = {i}",
+                    **style.look(line, 0.8),
                 )
                 rows += [
                     {"head": number + 1, "i": i, "offset": j - i, "response": float(value)}
                     for j, value in enumerate(head[i])
                 ]
             axes[number].plot(
-                offsets, fits[number](offsets), color="0.3", linewidth=1.4, label="fit"
+                offsets,
+                fits[number](offsets),
+                color="0.3",
+                linewidth=1.4,
+                label="fit",
             )
             axes[number].set_title(f"head {number + 1}", fontsize=8)
         axes[0].legend(fontsize=5, frameon=False)

@@ -65,7 +65,10 @@ def _measurement(sample: Sample, measure: Measure) -> MeasureStage | None:
 
 
 def seen(
-    sample: Sample, wanted: Sequence[Measure], course: bool = False, named: bool = True
+    sample: Sample,
+    wanted: Sequence[Measure],
+    course: bool = False,
+    named: bool = True,
 ) -> Measured:
     """A network's results for figures and claims; with `course` also those of its snapshots.
 

@@ -55,7 +55,12 @@ class Attention(nn.Module):
     """
 
     def __init__(
-        self, shape: Shape, needed: frozenset[str], conv: Conv, block: Block, kernel: str
+        self,
+        shape: Shape,
+        needed: frozenset[str],
+        conv: Conv,
+        block: Block,
+        kernel: str,
     ) -> None:
         super().__init__()
         self.shape, self.kernel, self.conv, self.scored = shape, kernel, conv, conv.scored_heads
@@ -73,7 +78,7 @@ class Attention(nn.Module):
         self.ran: str | None = None  # the attention kernel of the last forward pass
 
     def forward(
-        self, x: Float[Tensor, "*tokens hidden"], call: LayerCall, biased: bool = True
+        self, x: Float[Tensor, "*tokens hidden"], call: LayerCall, biased: bool = True,
     ) -> Float[Tensor, "*kept hidden"]:  # fmt: skip
         """Without the bias of W_o where it is not `biased`."""
         x = convolved(self.conv, "input", x, x, call)
@@ -118,7 +123,13 @@ class Attention(nn.Module):
         )
 
     def attend(
-        self, q: Any, k: Any, v: Heads, call: LayerCall, dropout: Draw, in_one_row: bool = False
+        self,
+        q: Any,
+        k: Any,
+        v: Heads,
+        call: LayerCall,
+        dropout: Draw,
+        in_one_row: bool = False,
     ) -> Heads:
         """The heads that have scores: q, k, v (B, scored, n, head_dim), or (1, scored, held,
         head_dim) → the same shape."""
@@ -143,7 +154,17 @@ class Attention(nn.Module):
         factor = 1.0 if scale is None else scale
         held = call.held if in_one_row else None
         y, self.ran = kernels.attend(
-            self.kernel, q, k, v, terms, call.mask, dropout, self.training, factor, call.maps, held
+            self.kernel,
+            q,
+            k,
+            v,
+            terms,
+            call.mask,
+            dropout,
+            self.training,
+            factor,
+            call.maps,
+            held,
         )
         y = y[..., :-spare] if spare else y
         # Heads that the scheme has split stand side by side: their halves become one head again.
@@ -164,7 +185,10 @@ class Attention(nn.Module):
         )
 
     def heads(
-        self, x: Float[Tensor, "*tokens hidden"], call: LayerCall, in_one_row: bool
+        self,
+        x: Float[Tensor, "*tokens hidden"],
+        call: LayerCall,
+        in_one_row: bool,
     ) -> tuple[Any, Any, Any]:
         """q, k (B, scored, n, head_dim), v (B, H, n, head_dim), or (1, …, held, head_dim) in one
         row; None for those that neither scheme nor convolution needs."""

@@ -70,13 +70,23 @@ class _AddNorm(torch.autograd.Function):
     @staticmethod
     @as_given
     def forward(
-        ctx: Any, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw
+        ctx: Any,
+        x: Tensor,
+        y: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        eps: float,
+        draw: Draw,
     ) -> Tensor:
         bits = keep_bits(y.shape, draw, y.device) if draw.rate > 0 else None
         ctx.rescale = rescale(draw.rate)
         total = x.add(y if bits is None else zero_dropped(y, bits), alpha=ctx.rescale)
         out, mean, rstd = torch.native_layer_norm(
-            _wide(total, weight), weight.shape, weight, bias, eps
+            _wide(total, weight),
+            weight.shape,
+            weight,
+            bias,
+            eps,
         )
         ctx.save_for_backward(total, mean, rstd, weight, bias, bits)
         return out.to(total.dtype)
@@ -121,7 +131,12 @@ def add_norm(
         and not torch.compiler.is_compiling()
     ):
         out: Tensor = _AddNorm.apply(
-            x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, Draw(*dropout)
+            x.to(y.dtype),
+            y,
+            norm.weight,
+            norm.bias,
+            norm.eps,
+            Draw(*dropout),
         )
         return out
     return normed(added(x, y, dropout), norm)

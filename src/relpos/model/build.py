@@ -111,7 +111,10 @@ def assembled(
 
 
 def classifier_on(
-    model: Any, outputs: int, dropout: float, kind: ClassifierKind = "plain"
+    model: Any,
+    outputs: int,
+    dropout: float,
+    kind: ClassifierKind = "plain",
 ) -> Classifier:
     """A new classifier on a pre-trained or fine-tuned encoder, drawn from torch's present seed.
 
@@ -126,7 +129,9 @@ def classifier_on(
     pooler, encoder.pooler = encoder.pooler, None
     new = Classifier(encoder, outputs, dropout, kind)
     new.architecture = replace(
-        model.architecture, head=HeadOptions(classifier=kind), outputs=outputs
+        model.architecture,
+        head=HeadOptions(classifier=kind),
+        outputs=outputs,
     )
     _draw_head(new, seed)
     if isinstance(model, Classifier):
@@ -177,7 +182,11 @@ class _Undrawn(TorchFunctionMode):
     seconds."""
 
     def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        self,
+        function: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
     ) -> Any:
         kwargs = kwargs or {}
         if function is torch.nn.init.normal_:

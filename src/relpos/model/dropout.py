@@ -125,7 +125,9 @@ def unmixed(shape: torch.Size, draw: Draw, device: torch.device) -> tuple[Tensor
 
 
 def words(
-    shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device
+    shape: torch.Size | tuple[int, ...],
+    draw: Draw,
+    device: torch.device,
 ) -> tuple[Tensor, Tensor]:
     """What `dropped` mixes: a word for each row of a mask of this shape (..., C), and one for every
     four columns (C / 4,)."""
@@ -137,7 +139,9 @@ def words(
 
 
 def dropped(
-    shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device
+    shape: torch.Size | tuple[int, ...],
+    draw: Draw,
+    device: torch.device,
 ) -> Int16[Tensor, "..."]:
     """int16 of this shape, negative where the element is dropped.
 
@@ -156,7 +160,9 @@ def dropped(
 
 
 def keep_bits(
-    shape: torch.Size | tuple[int, ...], draw: Draw, device: torch.device
+    shape: torch.Size | tuple[int, ...],
+    draw: Draw,
+    device: torch.device,
 ) -> Int16[Tensor, "..."]:
     """int16 of this shape: all bits set where the element is kept, none where it is dropped."""
     return dropped(shape, draw, device).bitwise_right_shift_(15).bitwise_not_()
@@ -275,7 +281,9 @@ class Dropout(nn.Module):
 
 
 def seed_dropout(
-    module: nn.Module, seed: int | RecordedKeys | None, examples: Tensor | None = None
+    module: nn.Module,
+    seed: int | RecordedKeys | None,
+    examples: Tensor | None = None,
 ) -> None:
     """Makes every later forward pass of `module` a pure function of (weights, batch, seed,
     examples).

@@ -39,7 +39,12 @@ class Embedding(nn.Module):
     """
 
     def __init__(
-        self, shape: Shape, vocabulary: int, token_types: int, block: Block, kernel: str
+        self,
+        shape: Shape,
+        vocabulary: int,
+        token_types: int,
+        block: Block,
+        kernel: str,
     ) -> None:
         super().__init__()
         self.kernel = kernel
@@ -105,7 +110,12 @@ class Layer(nn.Module):
     """
 
     def __init__(
-        self, shape: Shape, attention: Attention, ffn: int, block: Block, normed: bool = False
+        self,
+        shape: Shape,
+        attention: Attention,
+        ffn: int,
+        block: Block,
+        normed: bool = False,
     ) -> None:
         super().__init__()
         self.attention, self.block = attention, block
@@ -171,7 +181,10 @@ class Layer(nn.Module):
         # computed.
         draw = self.attention_dropout.draw(layer)._replace(tokens=kept)
         x, read = add(
-            y, self.attention_norm, draw, *((self.attention.output.bias,) if apart else ())
+            y,
+            self.attention_norm,
+            draw,
+            *((self.attention.output.bias,) if apart else ()),
         )
         # With norms behind the sums x is normed already.
         read = normed(read, self.ffn_norm) if first else read
@@ -307,7 +320,14 @@ class Encoder(nn.Module):
         kept = held if at is None else Tokens(batch, n, at)
         x = read = self.embedding(input_ids, token_types, self.position.embed(n), held)
         call = LayerCall(
-            0, self.position, self.position.prepare(n), mask, held, held, self.causal, maps
+            0,
+            self.position,
+            self.position.prepare(n),
+            mask,
+            held,
+            held,
+            self.causal,
+            maps,
         )
         states = [x]
         for number in range(self.shape.layers):

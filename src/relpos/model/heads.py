@@ -48,7 +48,9 @@ class Head(nn.Module):
         )
 
     def transform(
-        self, x: Float[Tensor, "*batch hidden"], swept: bool = False
+        self,
+        x: Float[Tensor, "*batch hidden"],
+        swept: bool = False,
     ) -> Float[Tensor, "*batch embedding"]:
         """(..., hidden) → (..., embedding): what the word table is multiplied with; `swept` on a
         CPU, as in `loss_sum`."""
@@ -65,7 +67,9 @@ class Head(nn.Module):
         return self.norm(x.to(self.narrow.weight.dtype))
 
     def forward(
-        self, x: Float[Tensor, "*batch hidden"], words: Float[Tensor, "vocabulary embedding"]
+        self,
+        x: Float[Tensor, "*batch hidden"],
+        words: Float[Tensor, "vocabulary embedding"],
     ) -> Float[Tensor, "*batch vocabulary"]:
         return functional.linear(self.transform(x), words, self.bias)
 
@@ -90,7 +94,12 @@ class MaskedLM(nn.Module):
         shape, words = encoder.shape, encoder.embedding.words
         activation = activation or encoder.activation
         self.head = Head(
-            shape.hidden, shape.embedding, words.num_embeddings, activation, encoder.block, tied
+            shape.hidden,
+            shape.embedding,
+            words.num_embeddings,
+            activation,
+            encoder.block,
+            tied,
         )
 
     @property
@@ -143,11 +152,19 @@ class MaskedLM(nn.Module):
         of_tokens = None if weights is None else weights[at // input_ids.shape[1]]
         # On a CPU weighted losses keep the order of sums that committed results have.
         swept = (weights is None or x.device.type != "cpu") and sweeps.serve(
-            self.encoder.kernel, x, self.training
+            self.encoder.kernel,
+            x,
+            self.training,
         )
         x = self.head.transform(x, swept)
         total, right = tied_cross_entropy(
-            x, self.table, self.head.bias, labels[at], padded, swept, of_tokens
+            x,
+            self.table,
+            self.head.bias,
+            labels[at],
+            padded,
+            swept,
+            of_tokens,
         )
         return total, torch.tensor(len(at)), right
 
@@ -209,7 +226,11 @@ class Classifier(nn.Module):
     architecture: Architecture
 
     def __init__(
-        self, encoder: Encoder, labels: int, dropout: float = 0.1, kind: ClassifierKind = "plain"
+        self,
+        encoder: Encoder,
+        labels: int,
+        dropout: float = 0.1,
+        kind: ClassifierKind = "plain",
     ) -> None:
         super().__init__()
         self.encoder = encoder

@@ -79,7 +79,12 @@ class _TiedCrossEntropy(torch.autograd.Function):
 
 
 def _block_by_block(
-    x: Tensor, table: Tensor, shift: Tensor, target: Tensor, counts: Tensor | None, grad: Tensor
+    x: Tensor,
+    table: Tensor,
+    shift: Tensor,
+    target: Tensor,
+    counts: Tensor | None,
+    grad: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """The sum of the losses and the number predicted right; softmax − one-hot is written to
     `grad`."""
@@ -162,7 +167,12 @@ def tied_cross_entropy(
                 target.clamp(min=0),
             )
         total, right = _TiedCrossEntropy.apply(
-            x.to(compute_dtype(x)), words, bias, target, counts, swept
+            x.to(compute_dtype(x)),
+            words,
+            bias,
+            target,
+            counts,
+            swept,
         )
         return total, right
     return _evaluated(x, words, bias, target)

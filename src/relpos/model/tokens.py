@@ -63,7 +63,9 @@ class Tokens:
         return x if self.at is None else _Spread.apply(x, self.at, self.batch, self.n)
 
     def among(
-        self, held: Tokens, x: Float[Tensor, "*held width"]
+        self,
+        held: Tokens,
+        x: Float[Tensor, "*held width"],
     ) -> Float[Tensor, "*tokens width"]:
         """x of the tokens `held` → (T, C) of these, which are among them."""
         if self is held:

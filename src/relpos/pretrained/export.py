@@ -107,7 +107,10 @@ def _head(family: Family, architecture: Architecture) -> HeadLayout | None:
 
 
 def _weights(
-    network: Any, family: Family, head: HeadLayout | None, config: Config
+    network: Any,
+    family: Family,
+    head: HeadLayout | None,
+    config: Config,
 ) -> dict[str, Tensor]:
     parameters = {name: value.detach() for name, value in network.named_parameters()}
     size, kind = network.architecture.size, network.architecture.kind

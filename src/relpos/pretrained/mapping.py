@@ -107,7 +107,11 @@ def completed(node: Config, path: str) -> Config:
 
 
 def listed(
-    family: Family, head: HeadLayout | None, size: Size, pooler: bool, prefix: str
+    family: Family,
+    head: HeadLayout | None,
+    size: Size,
+    pooler: bool,
+    prefix: str,
 ) -> list[Weight]:
     """Every weight of a network of this size, under full names on both sides.
 

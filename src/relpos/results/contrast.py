@@ -106,7 +106,10 @@ class Prior:
 
 
 def difference(
-    rows: Mapping[str, Units], first: str, second: str, apart: Collection[str] = ()
+    rows: Mapping[str, Units],
+    first: str,
+    second: str,
+    apart: Collection[str] = (),
 ) -> Difference | None:
     """`first − second`: the `contrast` of two rows.
 
@@ -118,7 +121,9 @@ def difference(
 
 
 def contrast(
-    rows: Mapping[str, Units], weights: Mapping[str, float], apart: Collection[str] = ()
+    rows: Mapping[str, Units],
+    weights: Mapping[str, float],
+    apart: Collection[str] = (),
 ) -> Difference | None:
     """Σ weight · row, the weights adding up to zero; None if the rows do not show how much
     pre-trainings differ.
@@ -172,7 +177,9 @@ def _moderated(alone: Difference, prior: Prior, squares: float) -> Difference:
 
 
 def _unpaired(
-    rows: Mapping[str, Units], weights: Mapping[str, float], pool: Mapping[str, Units]
+    rows: Mapping[str, Units],
+    weights: Mapping[str, float],
+    pool: Mapping[str, Units],
 ) -> Difference | None:
     """Rows of different seeds: Welch's test. The variance of a row in the pool is moderated; one
     that stands apart has its own."""

@@ -52,7 +52,10 @@ class Gain:
 
 
 def gain(
-    scale: Scale, rows: Sequence[str], column: str = MEAN, only: Sequence[str] | None = None
+    scale: Scale,
+    rows: Sequence[str],
+    column: str = MEAN,
+    only: Sequence[str] | None = None,
 ) -> Gain | None:
     """The gain of one row over another; None if one of them has no score in this column.
 
@@ -74,7 +77,10 @@ def gain(
     columns = scale.telling(names, first, second)
     if not columns:
         return Gain(
-            0.0, None, (), f"{first} and {second}: at the constant answer in {', '.join(names)}"
+            0.0,
+            None,
+            (),
+            f"{first} and {second}: at the constant answer in {', '.join(names)}",
         )
     if not (estimate := estimated(scale, {first: 1.0, second: -1.0}, columns)):
         return None
@@ -103,7 +109,10 @@ def _between_singles(scale: Scale, rows: Sequence[str], columns: Sequence[str]) 
 
 
 def mean_gain(
-    scale: Scale, pairs: Sequence[Contrast], column: str, only: Sequence[str] | None
+    scale: Scale,
+    pairs: Sequence[Contrast],
+    column: str,
+    only: Sequence[str] | None,
 ) -> Gain | None:
     """The mean of the gains of several pairs `(first, second)`, in the columns that all of these
     rows have."""
@@ -119,12 +128,17 @@ def mean_gain(
     places = digits(columns[0])
     spread = f" {tested.interval(places)} over {tested.n} {scale.units}" if tested else ""
     return Gain(
-        value, tested, tuple(columns), f"mean of these {value:+.{places}f}{spread}{_where(columns)}"
+        value,
+        tested,
+        tuple(columns),
+        f"mean of these {value:+.{places}f}{spread}{_where(columns)}",
     )
 
 
 def estimated(
-    scale: Scale, weights: Mapping[str, float], columns: Sequence[str]
+    scale: Scale,
+    weights: Mapping[str, float],
+    columns: Sequence[str],
 ) -> tuple[float, Difference | None] | None:
     """Σ weight · row, and the same with its error if the rows show one; None if a row has no run
     with all of these columns."""

@@ -145,7 +145,10 @@ def _least(gaps: Mapping[str, Units], row: str) -> float:
 def _mean(values: Collection[float], pooled: Spread) -> Difference:
     """The mean of a row's units, with its error by the spread between pre-trainings."""
     return Difference(
-        fmean(values), (pooled.variance / len(values)) ** 0.5, pooled.freedom, len(values)
+        fmean(values),
+        (pooled.variance / len(values)) ** 0.5,
+        pooled.freedom,
+        len(values),
     )
 
 

@@ -207,7 +207,9 @@ class Scales:
 
 
 def scales(
-    values: Sequence[Value], rows: Mapping[str, Iterable[str]], pilot_seeds: Collection[int] = ()
+    values: Sequence[Value],
+    rows: Mapping[str, Iterable[str]],
+    pilot_seeds: Collection[int] = (),
 ) -> Scales:
     """The scales of pre-trainings, with what their fine-tunings scored.
 
@@ -364,7 +366,11 @@ def _tuned_checkpoint(name: str, way: str, reused: bool) -> Scale:
     meaning = {"checkpoint": name, "start": way, "reused": reused}
     # The authors' code of the paper has initial values by regression alone.
     return Scale(
-        meaning, "", label, units="fine-tuning seeds", is_of_paper=is_fitted and not reused
+        meaning,
+        "",
+        label,
+        units="fine-tuning seeds",
+        is_of_paper=is_fitted and not reused,
     )
 
 
@@ -435,7 +441,10 @@ def scheme(overrides: Iterable[str]) -> str:
 
 
 def travel(
-    settings: Plain, rates: Rates, values: Iterable[Value], conv: Plain | None
+    settings: Plain,
+    rates: Rates,
+    values: Iterable[Value],
+    conv: Plain | None,
 ) -> float | None:
     """About how far a parameter of a scheme can move: the sum of its learning rates over the steps.
 

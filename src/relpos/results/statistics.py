@@ -126,7 +126,10 @@ def clustered(
     # A single cluster has no spread: its residual is zero, and `max` keeps the factor finite.
     factor = count / max(count - 1, 1)
     return Difference(
-        ratio, sqrt(factor * float(((y - ratio * m) ** 2).sum())) / tokens, max(count - 1, 1), count
+        ratio,
+        sqrt(factor * float(((y - ratio * m) ** 2).sum())) / tokens,
+        max(count - 1, 1),
+        count,
     )
 
 

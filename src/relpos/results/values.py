@@ -163,7 +163,9 @@ def read(measured: Collection[str] = ("shuffle",)) -> list[Value]:
 
 
 def pretraining_values(
-    folder: Path, record: Record, measured: Collection[str] = ()
+    folder: Path,
+    record: Record,
+    measured: Collection[str] = (),
 ) -> Iterator[Value]:
     """The numbers of one pre-training: those of its record, and the kept results of measures of its
     networks."""
@@ -222,7 +224,10 @@ def figure_values(base: Value, measures: Iterable[Measure], results: Results) ->
 
 
 def tuning_values(
-    folder: Path, chain: Sequence[Record], source: Value | None, is_made_today: bool = True
+    folder: Path,
+    chain: Sequence[Record],
+    source: Value | None,
+    is_made_today: bool = True,
 ) -> Iterator[Value]:
     """The numbers of one fine-tuning.
 
@@ -235,7 +240,13 @@ def tuning_values(
     record, start = chain[0], Path(chain[-1].inputs["start"])
     meaning, scores = record.meaning, fitted(record.metrics, DevScores)
     base = Value(
-        folder, "finetune", "", 0.0, str(start), seed=meaning["seed"], is_current=is_made_today
+        folder,
+        "finetune",
+        "",
+        0.0,
+        str(start),
+        seed=meaning["seed"],
+        is_current=is_made_today,
     )
     without = ["seed"]
     if source:
@@ -333,7 +344,9 @@ def shared_ways(
 
 
 def per_group(
-    groups: Iterable[Group], values: Iterable[float], statistic: str = "mean"
+    groups: Iterable[Group],
+    values: Iterable[float],
+    statistic: str = "mean",
 ) -> dict[Group, float]:
     """Group → the mean, best or median of its values.
 
@@ -407,7 +420,10 @@ def answers(path: Path) -> NDArray[np.float64]:
     check_recorded(path)
     try:
         table: NDArray[np.float64] = np.loadtxt(
-            read_text(path).splitlines(), delimiter="\t", skiprows=1, ndmin=2
+            read_text(path).splitlines(),
+            delimiter="\t",
+            skiprows=1,
+            ndmin=2,
         )
     except ValueError as error:  # no number, or a line that was cut short
         raise RelposError(f"{path}: damaged: {one_line(error)}") from error

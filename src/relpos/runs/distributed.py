@@ -193,7 +193,11 @@ def _start_ranks_on_nodes(nodes: int, devices: int, threads: int) -> subprocess.
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     before = ("srun", "--unbuffered", *options)
     return started(
-        "relpos.runs.rank", environment=environment, before=before, stdout=2, process_group=0
+        "relpos.runs.rank",
+        environment=environment,
+        before=before,
+        stdout=2,
+        process_group=0,
     )
 
 

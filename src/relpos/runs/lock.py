@@ -28,7 +28,9 @@ NO_LOCKS = "its file system has no locks, which keep two processes from one run;
 
 @contextmanager
 def locked(
-    folder: Path, wait: bool = True, meanwhile: Callable[[], object] = int
+    folder: Path,
+    wait: bool = True,
+    meanwhile: Callable[[], object] = int,
 ) -> Iterator[bool]:
     """Locks the run in `folder` for this process; yields whether it did.
 

@@ -232,7 +232,11 @@ def _from_path(name: str, path: Path, store: Path | None) -> Network:
         length = min(LENGTH, longest) if isinstance(longest, int) and longest > 0 else LENGTH
         label = name_of(folder) if folder == path else name
         return Network(
-            label.replace("/", "-"), folder, weight_files(folder)[0], store=store, length=length
+            label.replace("/", "-"),
+            folder,
+            weight_files(folder)[0],
+            store=store,
+            length=length,
         )
     weights = weight_files(folder)[0] if is_exported(folder) else folder / WEIGHTS
     if not weights.is_file():

@@ -98,7 +98,9 @@ def inputs_of(folder: Path) -> dict[str, Path]:
 
 
 def made_from(
-    folder: Path, stage: str, inputs: Callable[[Path], Mapping[str, Path]] = inputs_of
+    folder: Path,
+    stage: str,
+    inputs: Callable[[Path], Mapping[str, Path]] = inputs_of,
 ) -> Path | None:
     """The folder of the run of a stage, such as `store`, that a run was made from: its own where it
     is of this stage; None where records do not say."""

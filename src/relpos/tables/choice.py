@@ -36,7 +36,10 @@ def by_choice(rows: Sequence[Row], experiment: Experiment) -> list[SideTable]:
 
 
 def side_table(
-    rows: Sequence[Row], base: str, choices: Sequence[str], statistic: str
+    rows: Sequence[Row],
+    base: str,
+    choices: Sequence[str],
+    statistic: str,
 ) -> SideTable | None:
     """Gains of rows over a baseline: a line for each row, then the best row of each column and how
     optimistic its choice is.

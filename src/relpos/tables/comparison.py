@@ -32,7 +32,9 @@ PrintedRow = Mapping[str, float]
 
 
 def with_comparisons(
-    rows: Sequence[Row], experiment: Experiment, printed: Mapping[str, PrintedRow]
+    rows: Sequence[Row],
+    experiment: Experiment,
+    printed: Mapping[str, PrintedRow],
 ) -> list[Row]:
     """The rows of a table, each column with its comparisons, by the experiment's statistic, printed
     split and baselines."""
@@ -149,7 +151,10 @@ def baseline_of(name: str, experiment: Experiment) -> str | None:
 
 
 def _with_delta(
-    column: Column, base: Column, test: Difference | None, adjusted: float | None
+    column: Column,
+    base: Column,
+    test: Difference | None,
+    adjusted: float | None,
 ) -> Column:
     # Models are compared only where pre-trainings cannot be: two models differ more surely than two
     # rows.

@@ -98,7 +98,9 @@ def _snapshots(run: Run) -> list[int]:
 
 
 def instrument(
-    experiment: Experiment, overrides: Iterable[str] = (), plan: Iterable[PlannedRow] = ()
+    experiment: Experiment,
+    overrides: Iterable[str] = (),
+    plan: Iterable[PlannedRow] = (),
 ) -> Instrument | None:
     """The instrument that the stages `order` and `order_snapshots` of a table describe; None
     without columns about order.

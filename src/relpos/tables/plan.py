@@ -63,7 +63,9 @@ class PlannedRow:
 
 
 def plan_table(
-    experiment: Experiment, rows: list[str] | None = None, overrides: Iterable[str] = ()
+    experiment: Experiment,
+    rows: list[str] | None = None,
+    overrides: Iterable[str] = (),
 ) -> list[PlannedRow]:
     """The rows of these names, or all, with their runs; `overrides` are added to those of every
     row.
@@ -153,7 +155,9 @@ def _asks_for_network(setting: str, typed: str) -> RelposError:
 
 
 def _contents(
-    experiment: Experiment, network: Run | None, overrides: list[str]
+    experiment: Experiment,
+    network: Run | None,
+    overrides: list[str],
 ) -> tuple[Plain, list[Plain]]:
     """The configurations of a row, resolved: that of its pre-trainings (empty with `network`), and
     one for each task.
@@ -188,7 +192,10 @@ def _contents(
 
 
 def _tunings(
-    networks: list[Run], tasks: list[Plain], seeds: list[int], label: Callable[[Run], Run]
+    networks: list[Run],
+    tasks: list[Plain],
+    seeds: list[int],
+    label: Callable[[Run], Run],
 ) -> list[Tuning]:
     """The fine-tunings of networks, each on every task with every seed."""
     tunings = []

@@ -191,7 +191,9 @@ def measured_values(measurement: Measurement, results: Results) -> Iterator[Valu
 
 
 def order_columns(
-    names: Iterable[str], values: Sequence[Value], states: Sequence[str]
+    names: Iterable[str],
+    values: Sequence[Value],
+    states: Sequence[str],
 ) -> dict[str, Column]:
     """Measured columns with mean, standard error and interval over pre-trainings.
 
@@ -251,7 +253,9 @@ def with_plateau(
 
 
 def with_heldout_lengths(
-    rows: Sequence[Row], plan: Iterable[PlannedRow], lengths: list[int]
+    rows: Sequence[Row],
+    plan: Iterable[PlannedRow],
+    lengths: list[int],
 ) -> list[Row]:
     """The rows with the mean loss of their finished pre-trainings at each length, see
     `relpos.measures.kinds.lengths`.

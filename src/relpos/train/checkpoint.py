@@ -59,7 +59,10 @@ class WholeCheckpoints(TorchCheckpointIO):
     stem are used."""
 
     def save_checkpoint(
-        self, checkpoint: Plain, path: str | Path, storage_options: object = None
+        self,
+        checkpoint: Plain,
+        path: str | Path,
+        storage_options: object = None,
     ) -> None:
         """Writes the checkpoint, then deletes the earlier ones.
 
@@ -216,7 +219,10 @@ class Snapshots(pl.Callback):
         self.folder, self.percents = folder, percents
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, module: pl.LightningModule, *_: object
+        self,
+        trainer: pl.Trainer,
+        module: pl.LightningModule,
+        *_: object,
     ) -> None:
         """Saves the weights where one of the per cents, rounded to a step, is reached."""
         from relpos.train.weights import save_weights

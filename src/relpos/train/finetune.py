@@ -55,7 +55,10 @@ class Finetuning(Training):
         regression its loss again."""
         labels = batch["labels"]
         outputs = self.model(
-            batch["input_ids"], batch["attention_mask"], batch["token_types"], held
+            batch["input_ids"],
+            batch["attention_mask"],
+            batch["token_types"],
+            held,
         ).float()
         if labels.is_floating_point():
             loss = nn.functional.mse_loss(outputs.squeeze(-1), labels, reduction="sum")
@@ -137,7 +140,9 @@ class Splits:
         """
         if split not in self._encoded:
             self._encoded[split] = encode(
-                read(self.location, self.task, split), self.tokenizer, self.length
+                read(self.location, self.task, split),
+                self.tokenizer,
+                self.length,
             )
         return self._encoded[split]
 
@@ -192,7 +197,11 @@ class Scores(TypedDict):
 
 
 def columns(
-    model: Classifier, task: Task, splits: Splits, precision: str, predictions: Path
+    model: Classifier,
+    task: Task,
+    splits: Splits,
+    precision: str,
+    predictions: Path,
 ) -> Scores:
     """Scores the dev splits and writes predictions for the test splits that exist.
 
@@ -217,7 +226,10 @@ def columns(
         if split in splits:
             rows = splits[split]
             write_predictions(
-                predictions, task, name, decide(task, outputs(model, rows, precision))
+                predictions,
+                task,
+                name,
+                decide(task, outputs(model, rows, precision)),
             )
     return result
 

@@ -53,7 +53,11 @@ class Group:
     """
 
     def __init__(
-        self, rank: int = 0, world: int = 1, local: int = 0, store: dist.Store | None = None
+        self,
+        rank: int = 0,
+        world: int = 1,
+        local: int = 0,
+        store: dist.Store | None = None,
     ) -> None:
         self.rank, self.world, self.local, self.store = rank, world, local, store
         # Plain numbers are exchanged over gloo, so that reading them does not wait for a GPU.
@@ -105,7 +109,10 @@ class Group:
         counts = flat[: len(parameters)].tolist()
         sizes = [p.numel() for p in parameters]
         for p, part, count in zip(
-            parameters, flat[len(parameters) :].split(sizes), counts, strict=True
+            parameters,
+            flat[len(parameters) :].split(sizes),
+            counts,
+            strict=True,
         ):
             p.grad = part.view_as(p).to(p.dtype) if count else None
 
@@ -205,7 +212,9 @@ def _met(rank: int, world: int) -> dist.Store:
     names = [str(other) for other in range(world)]
     # Whoever waits for the place itself is in torch's hands, and can say nothing.
     notice = threading.Timer(
-        SOON, say, [f"relpos: {what} the others, {MEETING:.0f} seconds at most"]
+        SOON,
+        say,
+        [f"relpos: {what} the others, {MEETING:.0f} seconds at most"],
     )
     notice.start()
     try:

@@ -48,12 +48,21 @@ def _layer() -> type[Layer]:
             # itself knows of no others.
             leaves, spec = tree_flatten(call.state)
             y: tuple[Tensor, Tensor] = super().__call__(
-                x, read, call._replace(state=None), spec, *leaves
+                x,
+                read,
+                call._replace(state=None),
+                spec,
+                *leaves,
             )
             return y
 
         def forward(
-            self, x: Tensor, read: Tensor, call: LayerCall, spec: Any = None, *leaves: object
+            self,
+            x: Tensor,
+            read: Tensor,
+            call: LayerCall,
+            spec: Any = None,
+            *leaves: object,
         ) -> tuple[Tensor, Tensor]:
             """The layer's output, with the state in parts."""
             return Layer.forward(self, x, read, call._replace(state=tree_unflatten(leaves, spec)))

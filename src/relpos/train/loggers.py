@@ -157,7 +157,12 @@ def _sweep() -> str | None:
 
 
 def wandb_logger(
-    project: str, entity: str | None, mode: Mode, *, run: RunFacts, folder: Path
+    project: str,
+    entity: str | None,
+    mode: Mode,
+    *,
+    run: RunFacts,
+    folder: Path,
 ) -> Logger:
     """Weights & Biases under our own run identity: group = table, job_type = stage.
 
@@ -268,7 +273,9 @@ def log_figure(loggers: list[Logger], name: str, path: Path) -> None:
             import matplotlib.image
 
             logger.experiment.add_image(
-                name, matplotlib.image.imread(path)[..., :3], dataformats="HWC"
+                name,
+                matplotlib.image.imread(path)[..., :3],
+                dataformats="HWC",
             )
 
 
@@ -292,7 +299,10 @@ class Bar(pl.Callback):
         """Shows the bar, beginning at the step from which the run is continued."""
         self.progress.start()
         self.bar = self.progress.add_task(
-            self.name, total=self.steps, completed=trainer.global_step, shown=""
+            self.name,
+            total=self.steps,
+            completed=trainer.global_step,
+            shown="",
         )
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: object) -> None:

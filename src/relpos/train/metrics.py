@@ -102,7 +102,9 @@ def parts(task: Task, predictions: ArrayLike, targets: ArrayLike) -> dict[str, f
 
 
 def by_class(
-    task: Task, predictions: ArrayLike, targets: ArrayLike
+    task: Task,
+    predictions: ArrayLike,
+    targets: ArrayLike,
 ) -> dict[str, dict[str, object]]:
     """Label → its precision and recall, x 100, and the answers where it is right: answered label →
     how often. Precision is 0 of what is never answered, recall of what never is right; empty for a

@@ -101,7 +101,10 @@ class Training(pl.LightningModule):
         }
 
     def transfer_batch_to_device(
-        self, batch: object, device: torch.device, dataloader_idx: int
+        self,
+        batch: object,
+        device: torch.device,
+        dataloader_idx: int,
     ) -> object:
         """Moves dataclasses of tensors as a whole, which Lightning does not; recorded steps copy
         theirs to where they are read."""
@@ -160,7 +163,10 @@ class Training(pl.LightningModule):
         return found
 
     def gradients(
-        self, index: int, passes: list[Inputs], number: float
+        self,
+        index: int,
+        passes: list[Inputs],
+        number: float,
     ) -> list[tuple[Tensor, ...]]:
         """Leaves the gradient of the summed losses of a step, divided by `number`, in `grad`; the
         sums of `losses` of its passes."""

@@ -119,7 +119,11 @@ class Recipe:
         groups = [group for group in groups if group["params"]]
         beta1, beta2 = self.betas
         adamw = torch.optim.AdamW(
-            groups, lr=self.lr, betas=(beta1, beta2), eps=self.eps, fused=True
+            groups,
+            lr=self.lr,
+            betas=(beta1, beta2),
+            eps=self.eps,
+            fused=True,
         )
         # One optimiser: Lightning's `global_step` counts the steps of every optimiser, and a run
         # goes on at that step.
@@ -173,7 +177,9 @@ class Recipe:
         return times | {id(p): conv_lr for p in conv_parameters}
 
     def scheduler(
-        self, optimizer: torch.optim.Optimizer, steps: int
+        self,
+        optimizer: torch.optim.Optimizer,
+        steps: int,
     ) -> torch.optim.lr_scheduler.LambdaLR:
         """Linear from 0 (the first update) to `lr`, which stays until `decay_start`, then linear to
         0 at the last step."""
@@ -216,10 +222,17 @@ class MuonAndAdamW(torch.optim.Optimizer):
     """
 
     def __init__(
-        self, matrices: list[nn.Parameter], lr: float, weight_decay: float, adamw: torch.optim.AdamW
+        self,
+        matrices: list[nn.Parameter],
+        lr: float,
+        weight_decay: float,
+        adamw: torch.optim.AdamW,
     ) -> None:
         muon = torch.optim.Muon(
-            matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw"
+            matrices,
+            lr=lr,
+            weight_decay=weight_decay,
+            adjust_lr_fn="match_rms_adamw",
         )
         self.both: list[torch.optim.Optimizer] = [muon, adamw]
         super().__init__([group for inner in self.both for group in inner.param_groups], {})

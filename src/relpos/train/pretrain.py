@@ -63,7 +63,10 @@ class Pretraining(Training):
         weights of the rows if there are some."""
         given = batch["input_ids"], batch["labels"], batch["attention_mask"]
         loss, _, correct = self.model.loss_sum(
-            *given, at=batch.get("at"), weights=batch.get("weights"), held=held
+            *given,
+            at=batch.get("at"),
+            weights=batch.get("weights"),
+            held=held,
         )
         return loss, correct
 
@@ -202,7 +205,13 @@ class PretrainingData(StepsData):
             phases.insert(
                 0,
                 Steps(
-                    examples, seed, first["batch"], microbatch, store.vocabulary, stop=end, **place
+                    examples,
+                    seed,
+                    first["batch"],
+                    microbatch,
+                    store.vocabulary,
+                    stop=end,
+                    **place,
                 ),
             )
         super().__init__(phases, few_shapes)

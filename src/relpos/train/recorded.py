@@ -82,7 +82,10 @@ class CudaGraphs(Recorder):
         # "thread_local": the thread that reads the next steps may allocate pinned memory during the
         # recording.
         with torch.cuda.graph(
-            graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"
+            graph,
+            pool=self.pool,
+            stream=self.stream,
+            capture_error_mode="thread_local",
         ):
             function()
         return graph.replay
@@ -179,7 +182,10 @@ class Replay:
             )
 
     def _difference(
-        self, plain: dict[str, Tensor], replayed: dict[str, Tensor], outputs: int
+        self,
+        plain: dict[str, Tensor],
+        replayed: dict[str, Tensor],
+        outputs: int,
     ) -> str | None:
         """Names the first result that is too far apart, the outputs before the changes; None where
         none is."""

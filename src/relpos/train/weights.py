@@ -36,7 +36,9 @@ def save_weights(model: nn.Module, path: Path) -> None:
 
 
 def save_tensors(
-    tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None
+    tensors: dict[str, Tensor],
+    path: Path,
+    metadata: dict[str, str] | None = None,
 ) -> None:
     """Writes a file of safetensors, whole or not at all, which those may read who may read other
     new files."""

@@ -133,7 +133,9 @@ def two_events(
 
 
 def opposed_events(
-    chance: Chance, part: str, nouns: Sequence[str] = lexicon.PEOPLE
+    chance: Chance,
+    part: str,
+    nouns: Sequence[str] = lexicon.PEOPLE,
 ) -> tuple[Event, Event]:
     """Two bare events of this part whose verbs are opposites: dogs help cats, dogs hinder cats."""
 

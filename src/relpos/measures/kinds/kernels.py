@@ -78,7 +78,11 @@ def near(results: Results) -> np.ndarray:
 
 
 def _drawing(
-    name: str, title: str, kernels: Sequence[ArrayLike], unit: str, numbers: Sequence[int]
+    name: str,
+    title: str,
+    kernels: Sequence[ArrayLike],
+    unit: str,
+    numbers: Sequence[int],
 ) -> Drawing:
     layers = [np.array(layer, np.float64) for layer in kernels]
     half = layers[0].shape[1] // 2

@@ -110,7 +110,10 @@ class Lengths(Measure):
 
 
 def heldout_texts(
-    store: Store, longest: int, tokens: int, objective: Objective = masked
+    store: Store,
+    longest: int,
+    tokens: int,
+    objective: Objective = masked,
 ) -> list[Text]:
     """Masked beginnings of held-out documents, in all about `tokens` tokens, in whole windows of
     `longest` − 2 tokens of text. The documents are those that are long enough, spread evenly over
@@ -142,7 +145,9 @@ def heldout_texts(
 
 
 def heldout_windows(
-    texts: Sequence[Text], length: int, marks: Marks = OURS
+    texts: Sequence[Text],
+    length: int,
+    marks: Marks = OURS,
 ) -> Iterator[MicroBatch]:
     """All texts in windows of `length` tokens, special ones included; the last window of a text may
     be shorter."""
@@ -160,7 +165,11 @@ def heldout_windows(
 
 
 def loss_by_length(
-    model: MaskedLM, texts: Sequence[Text], length: int, precision: str, marks: Marks = OURS
+    model: MaskedLM,
+    texts: Sequence[Text],
+    length: int,
+    precision: str,
+    marks: Marks = OURS,
 ) -> Results:
     """{loss, perplexity, accuracy, predicted} on inputs of a length, or {refused: why} where the
     scheme cannot serve it."""

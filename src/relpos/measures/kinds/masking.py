@@ -75,7 +75,10 @@ class Masking(Measure):
             intervals = {f"{name}_interval": ends for name, ends in at.intervals.items()}
             results["masking"][rate] = {LOSS: at.loss} | at.gaps | intervals
             results[BY_EXAMPLE][rate] = by_example(
-                examples, at.predicted, loss=at.losses, **at.differences
+                examples,
+                at.predicted,
+                loss=at.losses,
+                **at.differences,
             )
         return results
 

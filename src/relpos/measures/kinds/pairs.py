@@ -91,7 +91,12 @@ class Pairs(Measure):
         pairs, form = self.source(reads_toy(sample.network.store)).pairs(), self.form
         with sample.bar("minimal pairs", sum(len(pair.texts) for pair in pairs)) as advance:
             scores = minimal_pairs(
-                sample.model, sample.tokenizer, pairs, form, sample.words, advance
+                sample.model,
+                sample.tokenizer,
+                pairs,
+                form,
+                sample.words,
+                advance,
             )
         return {"pairs": scores.summary(), "form": form, "answers": scores.answers()}
 

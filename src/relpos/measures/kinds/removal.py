@@ -153,7 +153,10 @@ class Removal(Measure):
 
 
 def masked_texts(
-    texts: Ids, tokenizer: Tokenizer, seed: int, words: Words | None = None
+    texts: Ids,
+    tokenizer: Tokenizer,
+    seed: int,
+    words: Words | None = None,
 ) -> Batches:
     """Texts (texts, n), special tokens left out, under BERT's masks and with [CLS] and [SEP].
 
@@ -185,7 +188,10 @@ def _order(ids: Ids, row: Tensor, words: Words) -> Tensor:
 
 
 def variants(
-    model: MaskedLM, length: int, functions: Sequence[int], seeds: int
+    model: MaskedLM,
+    length: int,
+    functions: Sequence[int],
+    seeds: int,
 ) -> Iterator[tuple[str, MaskedLM]]:
     """The networks that are compared, and their names: the network itself, the one without
     positions, and those with something in the positions' place.
@@ -216,7 +222,9 @@ def variants(
 
 
 def compared(
-    networks: Iterable[tuple[str, MaskedLM]], texts: Batches, shuffled: Batches
+    networks: Iterable[tuple[str, MaskedLM]],
+    texts: Batches,
+    shuffled: Batches,
 ) -> Iterator[Results]:
     """Of each network its name (`network`), `loss` in nats per masked token and `order_gap`;
     `output_distance` of the outputs from the intact network's, and `cls_distance`: the same with

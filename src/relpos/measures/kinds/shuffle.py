@@ -56,7 +56,10 @@ class Shuffle(Measure):
             LOSS: gap.loss,
             "examples": len(examples),
             "by_example": by_example(
-                examples, gap.predicted, loss=gap.losses, all=gap.differences[ALL]
+                examples,
+                gap.predicted,
+                loss=gap.losses,
+                all=gap.differences[ALL],
             ),
         }
 

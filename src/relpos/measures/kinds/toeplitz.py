@@ -115,7 +115,11 @@ class Toeplitz(Measure):
                     course.append(row | r2)
                 look = style.look(number)
                 of_course.plot(
-                    *zip(*values, strict=True), marker="o", markersize=3, label=network.name, **look
+                    *zip(*values, strict=True),
+                    marker="o",
+                    markersize=3,
+                    label=network.name,
+                    **look,
                 )
             if LOSS in network.scores:
                 point = network.results["toeplitz"]["P"], network.scores[LOSS]

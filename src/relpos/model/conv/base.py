@@ -78,7 +78,11 @@ class Conv(nn.Module):
         return None
 
     def act(
-        self, place: str, y: Float[Tensor, "batch n channels"], x: Hidden, mask: Mask | None
+        self,
+        place: str,
+        y: Float[Tensor, "batch n channels"],
+        x: Hidden,
+        mask: Mask | None,
     ) -> Float[Tensor, "batch n channels"]:
         """The vectors y at one of `places`, changed; x is what the attention, or the feed-forward
         network, reads. What both hold at padding may not reach other tokens."""

@@ -100,7 +100,9 @@ class ConvBert(Conv):
         return weighted(drop(weights, dropout), v)
 
     def weights(
-        self, logits: Float[Tensor, "batch heads n width"], mask: Mask | None
+        self,
+        logits: Float[Tensor, "batch heads n width"],
+        mask: Mask | None,
     ) -> Float[Tensor, "batch heads n width"]:
         """r of each token → w, that of the pair i, j at [i, j − i + k]."""
         n, k = logits.shape[2], self.width // 2
@@ -127,5 +129,8 @@ class ConvBert(Conv):
         half = shape.heads // 2 * shape.head_dim
         bias = self.key.depthwise.bias is not None
         return SeparableConv.count(
-            shape.hidden, half, self.width, bias
+            shape.hidden,
+            half,
+            self.width,
+            bias,
         ) + shape.heads // 2 * self.width * (half + 1)

@@ -52,7 +52,11 @@ class KvShift(Conv):
         )
 
     def act(
-        self, place: str, y: Float[Tensor, "batch n channels"], x: Hidden, mask: Mask | None
+        self,
+        place: str,
+        y: Float[Tensor, "batch n channels"],
+        x: Hidden,
+        mask: Mask | None,
     ) -> Float[Tensor, "batch n channels"]:
         # (B, H, n, 1 or 2)
         logits = self.gates[place](x).unflatten(2, (self.shape.heads, -1)).transpose(1, 2)

@@ -70,7 +70,11 @@ class MergedConvs(Conv):
         return total
 
     def act(
-        self, place: str, y: Float[Tensor, "batch n channels"], x: Hidden, mask: Mask | None
+        self,
+        place: str,
+        y: Float[Tensor, "batch n channels"],
+        x: Hidden,
+        mask: Mask | None,
     ) -> Float[Tensor, "batch n channels"]:
         """By one part after the other, in the order of the list."""
         for part in self.parts:

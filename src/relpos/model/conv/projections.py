@@ -31,7 +31,11 @@ class ConvProjections(Conv):
 
     @checked
     def __init__(
-        self, shape: Shape, k: Natural, fraction: Fraction = 0.5, activation: Activation = "none"
+        self,
+        shape: Shape,
+        k: Natural,
+        fraction: Fraction = 0.5,
+        activation: Activation = "none",
     ) -> None:
         super().__init__(shape)
         self.width, self.reads_ahead = 2 * k + 1, k > 0
@@ -40,7 +44,10 @@ class ConvProjections(Conv):
         self.convolutions = nn.ModuleDict(
             {
                 name: SeparableConv(
-                    shape.hidden, self.convolved, self.width, ACTIVATIONS[activation]()
+                    shape.hidden,
+                    self.convolved,
+                    self.width,
+                    ACTIVATIONS[activation](),
                 )
                 for name in self.names
             }

@@ -19,7 +19,9 @@ class DepthwiseConv(nn.Module):
     def __init__(self, channels: int, width: int, bias: bool = True) -> None:
         super().__init__()
         self.weight = uniform_(
-            nn.Parameter(torch.empty(channels, width)), -(width**-0.5), width**-0.5
+            nn.Parameter(torch.empty(channels, width)),
+            -(width**-0.5),
+            width**-0.5,
         )
         self.bias = (
             uniform_(nn.Parameter(torch.empty(channels)), -(width**-0.5), width**-0.5)

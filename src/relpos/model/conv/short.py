@@ -41,7 +41,11 @@ class ShortConv(Conv):
         )
 
     def act(
-        self, place: str, y: Float[Tensor, "batch n channels"], x: Hidden, mask: Mask | None
+        self,
+        place: str,
+        y: Float[Tensor, "batch n channels"],
+        x: Hidden,
+        mask: Mask | None,
     ) -> Float[Tensor, "batch n channels"]:
         weight: Tensor = self.convolutions[place].get_parameter("weight")
         if not self.right:
@@ -82,7 +86,11 @@ class Canon(ShortConv):
 
     @checked
     def __init__(
-        self, shape: Shape, k: Natural = 2, places: str = "ABCD", right: bool = True
+        self,
+        shape: Shape,
+        k: Natural = 2,
+        places: str = "ABCD",
+        right: bool = True,
     ) -> None:
         places = str(places)  # YAML reads digits as a number
         if not places or len(set(places)) < len(places) or set(places) - set(CANON):

@@ -51,7 +51,11 @@ def depthwise_each(
 
 def _conv1d(x: Tensor, weight: Any, bias: Tensor | None) -> Tensor:
     y = functional.conv1d(
-        x.transpose(1, 2), weight[:, None], bias, padding=weight.shape[1] // 2, groups=len(weight)
+        x.transpose(1, 2),
+        weight[:, None],
+        bias,
+        padding=weight.shape[1] // 2,
+        groups=len(weight),
     )
     return y.transpose(1, 2)
 
@@ -111,7 +115,9 @@ def _along_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if x.dtype == torch.bfloat16 and (x.shape[2] <= 16 or not has_bf16()):
         with torch.autocast("cpu", enabled=False):
             return _along_columns(
-                x.float(), weight.float(), None if bias is None else bias.float()
+                x.float(),
+                weight.float(),
+                None if bias is None else bias.float(),
             ).bfloat16()
     # (B, C, 1, n), (C, 1, 1, 2k+1)
     image, taps = x.transpose(1, 2)[:, :, None], weight[:, None, None]
@@ -125,7 +131,12 @@ def _grad_weight(grad: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
     sizes = [1, 1], [weight.shape[1] // 2, 0], [1, 1], False, [0, 0], len(weight)
     which = [False, True, False]  # gradients: of the input, the weights, the bias
     grad_taps: Tensor = torch.ops.aten.convolution_backward(
-        _tokens_as_rows(grad), rows, taps, None, *sizes, which
+        _tokens_as_rows(grad),
+        rows,
+        taps,
+        None,
+        *sizes,
+        which,
     )[1]
     return grad_taps.reshape(weight.shape)
 

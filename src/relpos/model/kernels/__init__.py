@@ -77,7 +77,12 @@ def packs(name: str, x: Tensor, n: int) -> bool:
 
 
 def select(
-    name: str, terms: Terms, v: Heads, training: bool, content: bool = True, packed: bool = False
+    name: str,
+    terms: Terms,
+    v: Heads,
+    training: bool,
+    content: bool = True,
+    packed: bool = False,
 ) -> ModuleType:
     """The named attention kernel, or with `auto` the first that serves these terms; `eager` for a
     named one that fails its proof.

@@ -18,7 +18,9 @@ def _middle(s: Matrices, k: int) -> Float[Tensor, "matrices n-2*{k} 2*{k}+1"]:
     _, n, _ = s.shape
     matrix, row, column = s.stride()
     return s.as_strided(
-        (len(s), n - 2 * k, 2 * k + 1), (matrix, row + column, column), s.storage_offset() + k * row
+        (len(s), n - 2 * k, 2 * k + 1),
+        (matrix, row + column, column),
+        s.storage_offset() + k * row,
     )
 
 

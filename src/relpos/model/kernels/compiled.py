@@ -129,7 +129,9 @@ def run(name: str, call: ctypes.Structure, dtype: torch.dtype, backward: bool) -
     made = library.load(build=True)
     assert made is not None
     getattr(made, name)(
-        ctypes.byref(call), ctypes.c_int(dtype == torch.bfloat16), ctypes.c_int(backward)
+        ctypes.byref(call),
+        ctypes.c_int(dtype == torch.bfloat16),
+        ctypes.c_int(backward),
     )
 
 
@@ -248,7 +250,7 @@ class Addends(NamedTuple):
 class _CompiledAttention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor | None, k: Tensor | None, v: Tensor, rest: Rest, keep: bool, *terms: Tensor | None
+        ctx: Any, q: Tensor | None, k: Tensor | None, v: Tensor, rest: Rest, keep: bool, *terms: Tensor | None,
     ) -> Tensor:  # fmt: skip
         stored = Addends(*terms).stored(v.dtype)
         of_pairs = Three(*mapped(_in_rows, q, k, v))  # type: ignore[arg-type]
@@ -271,7 +273,11 @@ class _CompiledAttention(torch.autograd.Function):
 
 
 def forward(
-    of_pairs: Three, terms: Addends, rest: Rest, y: Tensor, keep: bool
+    of_pairs: Three,
+    terms: Addends,
+    rest: Rest,
+    y: Tensor,
+    keep: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """Writes the output to y; y, and the probabilities, where the backward pass needs them."""
     batch, heads, n, _ = rest.sizes(of_pairs.v)
@@ -285,7 +291,12 @@ def forward(
 
 
 def backward(
-    of_pairs: Three, terms: Addends, rest: Rest, grad: Tensor, p: Tensor, grads: Three
+    of_pairs: Three,
+    terms: Addends,
+    rest: Rest,
+    grad: Tensor,
+    p: Tensor,
+    grads: Three,
 ) -> Addends:
     """Writes the gradients of q, k and v to `grads`; those of the terms, still to be `summed`."""
     call, alive = _call(of_pairs, grad, p, terms, rest)
@@ -304,7 +315,9 @@ def backward(
 
 
 def summed(
-    sums: Addends, terms: Addends, types: Sequence[torch.dtype | None]
+    sums: Addends,
+    terms: Addends,
+    types: Sequence[torch.dtype | None],
 ) -> list[Tensor | None]:
     """The gradients of the terms in these number formats."""
     gradients: list[Tensor | None] = []
@@ -344,7 +357,11 @@ def _sums(terms: Addends, of_pairs: Three, grads: Three, rest: Rest, parts: int)
 
 
 def _call(
-    of_pairs: Three, y: Tensor, p: Tensor | None, terms: Addends, rest: Rest
+    of_pairs: Three,
+    y: Tensor,
+    p: Tensor | None,
+    terms: Addends,
+    rest: Rest,
 ) -> tuple[_Call, list[Tensor]]:
     """What both passes need, and the tensors that must live as long."""
     batch, heads, n, width = rest.sizes(of_pairs.v)

@@ -86,7 +86,9 @@ def _offsets(n: int, device: torch.device) -> Int[Tensor, "{n} {n}"]:
 
 
 def _read(
-    kernel: Float[Tensor, "batch heads n width"], offsets: Int[Tensor, "n n"], terms: Terms
+    kernel: Float[Tensor, "batch heads n width"],
+    offsets: Int[Tensor, "n n"],
+    terms: Terms,
 ) -> Scores:
     """The convolution kernel of each token, read at these offsets."""
     if terms.columns is not None:

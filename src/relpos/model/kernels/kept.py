@@ -72,7 +72,10 @@ def write(place: int, stem: str, content: bytes, suffix: str = ".so") -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(
-        temporary, f"{stem}-{_checksum(content)}{suffix}", src_dir_fd=place, dst_dir_fd=place
+        temporary,
+        f"{stem}-{_checksum(content)}{suffix}",
+        src_dir_fd=place,
+        dst_dir_fd=place,
     )
 
 
@@ -84,7 +87,9 @@ def _trusted(place: int, name: str) -> bytes:
         name,
         "rb",
         opener=lambda name, flags: os.open(
-            name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place
+            name,
+            flags | os.O_NOFOLLOW | os.O_NONBLOCK,
+            dir_fd=place,
         ),
     ) as file:
         status = os.fstat(file.fileno())

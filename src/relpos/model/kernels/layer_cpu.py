@@ -80,7 +80,18 @@ class _Layer(torch.autograd.Function):
         out = product(sweeps_cpu.gelu_forward(inner, b_in), narrow, (False, True), b_ffn)
         out, *second = _add_norm(z, out, gain_2, shift_2, plan, 1)
         ctx.save_for_backward(
-            x, qkv, needed, p, z, inner, *first, *second, gain_1, b_in, gain_2, *stored
+            x,
+            qkv,
+            needed,
+            p,
+            z,
+            inner,
+            *first,
+            *second,
+            gain_1,
+            b_in,
+            gain_2,
+            *stored,
         )
         ctx.plan, ctx.types = plan, mapped(lambda part: part.dtype, *given)
         return out
@@ -98,17 +109,32 @@ class _Layer(torch.autograd.Function):
         project, output, widen, narrow = plan.matrices
         shape = (*plan.shape, grad.shape[-1])
         grad_z, grad_ffn, norm_2 = sweeps_cpu.norm_backward(
-            grad.contiguous().view(shape), [], sum_2, mean_2, rstd_2, gain_2, plan.draws[1]
+            grad.contiguous().view(shape),
+            [],
+            sum_2,
+            mean_2,
+            rstd_2,
+            gain_2,
+            plan.draws[1],
         )
         grad_z, grad_ffn = grad_z.flatten(0, -2), grad_ffn.flatten(0, -2)
         grad_inner, active, b_in_sums = sweeps_cpu.gelu_backward(
-            inner, b_in, product(grad_ffn, narrow), None
+            inner,
+            b_in,
+            product(grad_ffn, narrow),
+            None,
         )
         of_narrow = product(grad_ffn, active, (True, False), narrow=False)
         of_widen = product(grad_inner, z, (True, False), narrow=False)
         grad_z = product(grad_inner, widen, beside=grad_z)
         before, grad_out, norm_1 = sweeps_cpu.norm_backward(
-            grad_z.view(shape), [], sum_1, mean_1, rstd_1, gain_1, plan.draws[0]
+            grad_z.view(shape),
+            [],
+            sum_1,
+            mean_1,
+            rstd_1,
+            gain_1,
+            plan.draws[0],
         )
         before, grad_out = before.flatten(0, -2), grad_out.flatten(0, -2)
         of_output = product(grad_out, needed, (True, False), narrow=False)
@@ -142,12 +168,22 @@ class _Layer(torch.autograd.Function):
 
 
 def _add_norm(
-    x: Tensor, y: Tensor, gain: Tensor, shift: Tensor, plan: _Plan, number: int
+    x: Tensor,
+    y: Tensor,
+    gain: Tensor,
+    shift: Tensor,
+    plan: _Plan,
+    number: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(tokens, hidden) LN(x + drop(y)), and what its gradient needs."""
     shape = (*plan.shape, x.shape[-1])
     out, *kept = sweeps_cpu.norm_forward(
-        x.view(shape), y.view(shape), gain, shift, plan.eps[number], plan.draws[number]
+        x.view(shape),
+        y.view(shape),
+        gain,
+        shift,
+        plan.eps[number],
+        plan.draws[number],
     )
     return out.flatten(0, -2), *kept  # type: ignore[return-value]
 

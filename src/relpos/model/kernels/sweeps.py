@@ -92,11 +92,17 @@ class _SweptAddNorm(torch.autograd.Function):
     @staticmethod
     @as_given
     def forward(
-        ctx: Any, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw, *beside: Tensor
+        ctx: Any, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw, *beside: Tensor,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         weight = weight.float()
         out, *kept = passes(x).norm_forward(
-            x.contiguous(), y.contiguous(), weight, bias.float(), eps, draw, *beside
+            x.contiguous(),
+            y.contiguous(),
+            weight,
+            bias.float(),
+            eps,
+            draw,
+            *beside,
         )
         ctx.save_for_backward(*kept, weight)
         ctx.draw, ctx.beside = draw, bool(beside)
@@ -110,7 +116,11 @@ class _SweptAddNorm(torch.autograd.Function):
         grad, *more = [grad.contiguous() for grad in grads if grad is not None]
         beside = [True] if ctx.beside else []
         grad_x, grad_y, sums = passes(grad).norm_backward(
-            grad, more, *ctx.saved_tensors, ctx.draw, *beside
+            grad,
+            more,
+            *ctx.saved_tensors,
+            ctx.draw,
+            *beside,
         )
         grad_weight, grad_bias, *grad_beside = passes(grad).sum_rows(sums)
         return grad_x, grad_y, grad_weight, grad_bias, None, None, *grad_beside
@@ -244,7 +254,9 @@ def _example_loss(logits: Tensor, bias: Tensor, compiled: bool) -> list[Tensor]:
     one_hot = nn.functional.one_hot(target, logits.shape[1])
     return [
         nn.functional.cross_entropy(
-            logits.float() if logits.dtype == torch.bfloat16 else logits, target, reduction="none"
+            logits.float() if logits.dtype == torch.bfloat16 else logits,
+            target,
+            reduction="none",
         ),
         logits.softmax(1) - one_hot,
     ]
@@ -287,7 +299,10 @@ class _Linear(torch.autograd.Function):
 
 
 def linear(
-    x: Float[Tensor, "*batch hidden"], part: nn.Linear, name: str, training: bool
+    x: Float[Tensor, "*batch hidden"],
+    part: nn.Linear,
+    name: str,
+    training: bool,
 ) -> Float[Tensor, "*batch width"]:
     """The linear map `part` of x; on CUDA the gradient of its bias is a single pass, too. `name`
     and `training` as for `serve`."""
@@ -305,7 +320,12 @@ class _FeedForward(torch.autograd.Function):
     @staticmethod
     @as_given
     def forward(
-        ctx: Any, x: Tensor, widen: Tensor, inner: Tensor, narrow: Tensor, outer: Tensor | None
+        ctx: Any,
+        x: Tensor,
+        widen: Tensor,
+        inner: Tensor,
+        narrow: Tensor,
+        outer: Tensor | None,
     ) -> Tensor:
         rows, made = x.flatten(0, -2), passes(x)
         wide, inner = rows @ widen.t(), inner.float()
@@ -337,12 +357,19 @@ class _FeedForward(torch.autograd.Function):
 
 
 def feed_forward(
-    x: Float[Tensor, "*batch hidden"], widen: nn.Linear, narrow: nn.Linear, biased: bool = True
+    x: Float[Tensor, "*batch hidden"],
+    widen: nn.Linear,
+    narrow: nn.Linear,
+    biased: bool = True,
 ) -> Float[Tensor, "*batch hidden"]:
     """W_2 GELU(W_1 x + b_1) + b_2, with the exact GELU; without b_2 where it is not `biased`."""
     outer = narrow.bias.to(x.dtype) if biased else None
     y: Tensor = _FeedForward.apply(
-        x, cast_once(widen.weight, x.dtype), widen.bias, cast_once(narrow.weight, x.dtype), outer
+        x,
+        cast_once(widen.weight, x.dtype),
+        widen.bias,
+        cast_once(narrow.weight, x.dtype),
+        outer,
     )
     return y
 
@@ -353,7 +380,12 @@ class _Transform(torch.autograd.Function):
     @staticmethod
     @as_given
     def forward(
-        ctx: Any, x: Tensor, matrix: Tensor, eps: float, weight: Tensor, *given: Tensor
+        ctx: Any,
+        x: Tensor,
+        matrix: Tensor,
+        eps: float,
+        weight: Tensor,
+        *given: Tensor,
     ) -> Tensor:
         shift, gain, bias = (part.detach().float() for part in given)
         wide = sweeps_cpu.product(x, matrix, (False, True))
@@ -369,7 +401,14 @@ class _Transform(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, matrix, wide, active, mean, rstd, shift, gain, bias = ctx.saved_tensors
         of_active, of_gain, of_bias = torch.ops.aten.native_layer_norm_backward(
-            grad.contiguous(), active, gain.shape, mean, rstd, gain, bias, [True, True, True]
+            grad.contiguous(),
+            active,
+            gain.shape,
+            mean,
+            rstd,
+            gain,
+            bias,
+            [True, True, True],
         )
         of_wide, _, sums = sweeps_cpu.gelu_backward(wide, shift, of_active, None)
         found = (
@@ -383,13 +422,21 @@ class _Transform(torch.autograd.Function):
 
 
 def transform(
-    x: Float[Tensor, "tokens hidden"], narrow: nn.Linear, norm: nn.LayerNorm
+    x: Float[Tensor, "tokens hidden"],
+    narrow: nn.Linear,
+    norm: nn.LayerNorm,
 ) -> Float[Tensor, "tokens embedding"]:
     """LN(GELU(W x + b)) of few tokens on a CPU."""
     x = x.to(compute_dtype(x))
     matrix = rounded(narrow.weight, x.dtype)
     y: Tensor = _Transform.apply(
-        x, matrix, norm.eps, narrow.weight, narrow.bias, norm.weight, norm.bias
+        x,
+        matrix,
+        norm.eps,
+        narrow.weight,
+        narrow.bias,
+        norm.weight,
+        norm.bias,
     )
     return y
 
@@ -412,7 +459,9 @@ def logits(
     table = nn.functional.pad(table, (0, 0, 0, spare))
     return (
         torch.addmm(
-            nn.functional.pad(bias, (0, spare), value=-torch.inf).to(x.dtype), x, table.t()
+            nn.functional.pad(bias, (0, spare), value=-torch.inf).to(x.dtype),
+            x,
+            table.t(),
         ),
         table,
         None,
@@ -442,7 +491,7 @@ def grad_logits_cpu(
 
 
 def cross_entropy_(
-    logits: Tensor, bias: Tensor | None, target: Tensor, counts: Tensor | None = None
+    logits: Tensor, bias: Tensor | None, target: Tensor, counts: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Turns logits (rows, V) into softmax − one-hot.
 
@@ -458,6 +507,9 @@ def cross_entropy_(
     counts = None if counts is None else counts.float().contiguous()
     bias = None if bias is None else bias.float()
     losses, hits = passes(logits).cross_entropy_(
-        logits, bias, target.to(torch.int64).contiguous(), counts
+        logits,
+        bias,
+        target.to(torch.int64).contiguous(),
+        counts,
     )
     return losses, hits

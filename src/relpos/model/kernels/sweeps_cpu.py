@@ -74,7 +74,12 @@ class _LossCall(ctypes.Structure):
 
 
 def norm_forward(
-    x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, draw: Draw
+    x: Tensor,
+    y: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    eps: float,
+    draw: Draw,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """LN(x + drop(y)), the sum, and its mean and 1 / deviation by row."""
     total, out = torch.empty_like(x), torch.empty_like(x)
@@ -120,7 +125,13 @@ def norm_backward(
     sums = weight.new_zeros(2, parts, width)
     dropout, alive = dropout_call(total.shape, draw)
     call = _NormCall(
-        rows, width, None, pointer(grad), pointer(total), pointer(grad_x), pointer(grad_y)
+        rows,
+        width,
+        None,
+        pointer(grad),
+        pointer(total),
+        pointer(grad_x),
+        pointer(grad_y),
     )
     call.mean, call.rstd, call.weight = pointer(mean), pointer(rstd), pointer(weight)
     call.grad_weight, call.grad_bias = pointer(sums[0]), pointer(sums[1])
@@ -166,7 +177,10 @@ def gelu_forward(wide: Tensor, bias: Tensor) -> Tensor:
 
 
 def gelu_backward(
-    wide: Tensor, bias: Tensor, grad: Tensor, _active: Tensor | None
+    wide: Tensor,
+    bias: Tensor,
+    grad: Tensor,
+    _active: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradient of `wide`, written over `grad`; the activation; the gradient of the bias,
     (parts, width), still to be summed."""
@@ -189,7 +203,10 @@ def _gelu(
 
 
 def cross_entropy_(
-    logits: Tensor, bias: Tensor, target: Tensor, counts: Tensor | None = None
+    logits: Tensor,
+    bias: Tensor,
+    target: Tensor,
+    counts: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """See `sweeps.cross_entropy_`.
 
@@ -203,7 +220,9 @@ def cross_entropy_(
         )
     result = logits.new_empty(2, len(logits), dtype=torch.float32)
     call = _LossCall(
-        *logits.shape, *map(pointer, (logits, bias, target, *result)), torch.get_num_threads()
+        *logits.shape,
+        *map(pointer, (logits, bias, target, *result)),
+        torch.get_num_threads(),
     )
     run("relpos_loss", call, logits.dtype, backward=False)
     if counts is not None:
@@ -217,7 +236,12 @@ def grad_taps(x: Tensor, grad: Tensor, taps: int) -> Tensor:
     output (batch, n, channels): Σ grad_i x_{i+r} for r = −k..k."""
     out = x.new_empty(x.shape[2], taps, dtype=torch.float32)
     call = _TapsCall(
-        *x.shape, taps, pointer(x), pointer(grad), pointer(out), torch.get_num_threads()
+        *x.shape,
+        taps,
+        pointer(x),
+        pointer(grad),
+        pointer(out),
+        torch.get_num_threads(),
     )
     run("relpos_taps", call, x.dtype, backward=True)
     return out.to(x.dtype)

@@ -138,7 +138,9 @@ class _Problem:
         dropout: list[Any] = [None, None, None, 0]
         if draw.rate > 0:
             tokens, columns = unmixed(
-                torch.Size((batch, n, n)), draw._replace(tokens=None), v.device
+                torch.Size((batch, n, n)),
+                draw._replace(tokens=None),
+                v.device,
             )
             dropout = [tokens, axis_words(heads, v.device), columns, draw.key]
         [real] = mapped(lambda x: x.contiguous().view(torch.uint8), mask)
@@ -187,7 +189,11 @@ class _Problem:
         **constants: Any,
     ) -> None:
         program[grid](
-            *self.tensors, *others, *self.numbers, *numbers, **(self.constants | constants)
+            *self.tensors,
+            *others,
+            *self.numbers,
+            *numbers,
+            **(self.constants | constants),
         )
 
 
@@ -223,12 +229,23 @@ class _TritonAttention(torch.autograd.Function):
         )
         grid = problem.rows, problem.row_tiles
         problem.launch(
-            programs.forward, grid, problem.starts, y, top, total, PACKED=held.starts is not None
+            programs.forward,
+            grid,
+            problem.starts,
+            y,
+            top,
+            total,
+            PACKED=held.starts is not None,
         )
         band = None
         if value is not None:
             band = torch.zeros(
-                held.batch, heads, held.n, len(value), dtype=torch.float32, device=v.device
+                held.batch,
+                heads,
+                held.n,
+                len(value),
+                dtype=torch.float32,
+                device=v.device,
             )
             problem.launch(programs.value_band, grid, top, total, band)
             y = (y + (band @ value.float()).transpose(1, 2)).to(y.dtype)
@@ -319,7 +336,11 @@ class _TritonAttention(torch.autograd.Function):
         windows = [
             (None, None, None) if x is None else x.grads(made, onto if own else None)
             for x, made, onto, own in zip(
-                (added.query, added.key), (of_query, of_key), (of_q, of_k), ctx.own, strict=True
+                (added.query, added.key),
+                (of_query, of_key),
+                (of_q, of_k),
+                ctx.own,
+                strict=True,
             )
         ]
         (of_query, of_query_table, of_bias), (of_key, of_key_table, _) = windows
@@ -353,7 +374,14 @@ def _joined(by_tile: Tensor, n: int, tiles: Tiles) -> Tensor:
     total, block = by_tile.new_empty(heads, 2 * n - 1), 128
     grid = heads, -(-(2 * n - 1) // block)
     programs.join_diagonals[grid](
-        by_tile, total, n, rows, columns, ROWS=tiles.rows, COLUMNS=tiles.columns, BLOCK=block
+        by_tile,
+        total,
+        n,
+        rows,
+        columns,
+        ROWS=tiles.rows,
+        COLUMNS=tiles.columns,
+        BLOCK=block,
     )
     return total
 

@@ -204,7 +204,15 @@ def backward_columns(
             offset = i - j[:, None]
             near = is_near(start, tl.program_id(1) * COLUMNS, ROWS, COLUMNS, KEY)
             write_window(
-                GRAD_KEYS + b * bb + h * bh, j[:, None], bn, offset, inside, near, ds, KEY, CLAMP
+                GRAD_KEYS + b * bb + h * bh,
+                j[:, None],
+                bn,
+                offset,
+                inside,
+                near,
+                ds,
+                KEY,
+                CLAMP,
             )
             if CLAMP:
                 left, right = edge_sums(ds, offset, KEY, 1)

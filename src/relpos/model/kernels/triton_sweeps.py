@@ -32,7 +32,10 @@ COLUMNS = 8192
 @triton.jit
 def _dropped(y, word, column, columns, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr):
     kept = kept_by_dropout(
-        word[:, None], tl.load(columns + column // 4)[None, :], column[None, :], THRESHOLD
+        word[:, None],
+        tl.load(columns + column // 4)[None, :],
+        column[None, :],
+        THRESHOLD,
     )
     return tl.where(kept, y * RESCALE, 0.0)
 
@@ -59,7 +62,14 @@ def drop(y: Tensor, draw: Draw, x: Tensor | None = None) -> Tensor:
     out, rows, shape = torch.empty_like(y), y.shape[:-1].numel(), _norm_shape(y.shape[-1], TILE, 4)
     dropout, constants = dropout_of(y.shape, draw, y)
     _drop[(triton.cdiv(rows, shape["ROWS"]),)](
-        y if x is None else x, y, *dropout, out, rows, **shape, **constants, ADDS=x is not None
+        y if x is None else x,
+        y,
+        *dropout,
+        out,
+        rows,
+        **shape,
+        **constants,
+        ADDS=x is not None,
     )
     return out
 
@@ -130,7 +140,12 @@ def _norm_backward(
         if THRESHOLD > 0:
             word = stirred(tl.load(WORDS + row, mask=row < rows, other=0), KEY, KEYED)
             grad_x = _dropped(
-                grad_x, word, tl.minimum(column, WIDTH - 1), COLUMN_WORDS, THRESHOLD, RESCALE
+                grad_x,
+                word,
+                tl.minimum(column, WIDTH - 1),
+                COLUMN_WORDS,
+                THRESHOLD,
+                RESCALE,
             )
             tl.store(GRAD_Y + at, grad_x.to(GRAD_Y.dtype.element_ty), mask=inside)
         if HAS_BESIDE:
@@ -228,7 +243,13 @@ def norm_backward(
 
 @triton.jit
 def _sum_rows(
-    X, OUT, rows, rows_of_part, WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr
+    X,
+    OUT,
+    rows,
+    rows_of_part,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
 ):
     group, part = tl.program_id(2).to(tl.int64), tl.program_id(1)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -237,7 +258,9 @@ def _sum_rows(
         row = first + start + tl.arange(0, ROWS)
         inside = (row[:, None] < tl.minimum(first + rows_of_part, rows)) & (column[None, :] < WIDTH)
         sums += tl.load(
-            X + (group * rows + row[:, None]) * WIDTH + column[None, :], mask=inside, other=0.0
+            X + (group * rows + row[:, None]) * WIDTH + column[None, :],
+            mask=inside,
+            other=0.0,
         ).to(tl.float32)
     at = OUT + (group * tl.num_programs(1) + part) * WIDTH + column
     tl.store(at, tl.sum(sums, 0).to(OUT.dtype.element_ty), mask=column < WIDTH)
@@ -268,7 +291,9 @@ def sum_rows(x: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def dropout_of(
-    shape: torch.Size, draw: Draw, like: Tensor
+    shape: torch.Size,
+    draw: Draw,
+    like: Tensor,
 ) -> tuple[tuple[Tensor | int, ...], dict[str, int | float | bool]]:
     """What a program draws the masks of a tensor of this shape from: words of rows and of columns,
     and the key; its constants."""
@@ -298,7 +323,13 @@ def _normal(x):
 
 @triton.jit
 def _gelu_forward(
-    WIDE, BIAS, ACTIVE, rows, WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr
+    WIDE,
+    BIAS,
+    ACTIVE,
+    rows,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
 ):
     row, column = (
         tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS),
@@ -314,7 +345,14 @@ def _gelu_forward(
 
 @triton.jit
 def _gelu_backward(
-    WIDE, BIAS, GRAD, SUMS, rows, WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr
+    WIDE,
+    BIAS,
+    GRAD,
+    SUMS,
+    rows,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
 ):
     row, column = (
         tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS),
@@ -342,13 +380,20 @@ def gelu_forward(wide: Tensor, bias: Tensor) -> Tensor:
     """GELU(wide + bias), (rows, width)."""
     active, (rows, width), shape = torch.empty_like(wide), wide.shape, _gelu_shape(wide.shape[1])
     _gelu_forward[triton.cdiv(rows, shape["ROWS"]), triton.cdiv(width, shape["BLOCK"])](
-        wide, bias, active, rows, **shape
+        wide,
+        bias,
+        active,
+        rows,
+        **shape,
     )
     return active
 
 
 def gelu_backward(
-    wide: Tensor, bias: Tensor, grad: Tensor, active: Tensor
+    wide: Tensor,
+    bias: Tensor,
+    grad: Tensor,
+    active: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradient of `wide`, written over `grad`; the activation; the gradient of the bias,
     (parts, width), still to be summed."""
@@ -361,7 +406,7 @@ def gelu_backward(
 
 @triton.jit
 def _cross_entropy(
-    LOGITS, TARGET, COUNTS, LOSS, HIT, width, COUNTED: tl.constexpr, BLOCK: tl.constexpr
+    LOGITS, TARGET, COUNTS, LOSS, HIT, width, COUNTED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Two walks over a row, of which the second finds it in the cache; none over a row that does
     not count."""
@@ -394,7 +439,10 @@ def _cross_entropy(
 
 
 def cross_entropy_(
-    logits: Tensor, _bias: None, target: Tensor, counts: Tensor | None = None
+    logits: Tensor,
+    _bias: None,
+    target: Tensor,
+    counts: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """See `sweeps.cross_entropy_`."""
     losses, hits = logits.new_empty(2, len(logits), dtype=torch.float32)
@@ -436,7 +484,9 @@ def _taps(
         read = place + tap - TAPS // 2
         inside = (read >= 0)[:, None] & (read < n)[:, None] & in_width[None, :]
         x = tl.load(
-            X + (sequence * n + read[:, None]) * WIDTH + column[None, :], mask=inside, other=0.0
+            X + (sequence * n + read[:, None]) * WIDTH + column[None, :],
+            mask=inside,
+            other=0.0,
         ).to(tl.float32)
         y += (
             x
@@ -450,13 +500,15 @@ def _taps(
 
 @triton.jit
 def _grad_taps(
-    X, GRAD, SUMS, n, parts, WIDTH: tl.constexpr, TAPS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+    X, GRAD, SUMS, n, parts, WIDTH: tl.constexpr, TAPS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     sequence, column = tl.program_id(0).to(tl.int64), tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
     place, in_width = tl.program_id(1) * ROWS + tl.arange(0, ROWS), column < WIDTH
     inside = (place < n)[:, None] & in_width[None, :]
     grad = tl.load(
-        GRAD + (sequence * n + place[:, None]) * WIDTH + column[None, :], mask=inside, other=0.0
+        GRAD + (sequence * n + place[:, None]) * WIDTH + column[None, :],
+        mask=inside,
+        other=0.0,
     ).to(tl.float32)
     sums = SUMS + (sequence * parts + tl.program_id(1)) * TAPS * WIDTH + column
     for tap in tl.static_range(TAPS):
@@ -502,6 +554,14 @@ def grad_taps(x: Tensor, grad: Tensor, taps: int) -> Tensor:
     parts = triton.cdiv(n, rows)
     sums = x.new_empty(batch * parts, taps * width, dtype=torch.float32)
     _grad_taps[batch, parts, triton.cdiv(width, block)](
-        x, grad, sums, n, parts, width, taps, rows, block
+        x,
+        grad,
+        sums,
+        n,
+        parts,
+        width,
+        taps,
+        rows,
+        block,
     )
     return sum_rows(sums[None])[0].view(taps, width).t().to(x.dtype).contiguous()

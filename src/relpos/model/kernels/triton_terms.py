@@ -71,7 +71,9 @@ def spread_terms(
     )  # fmt: skip
     inside = (i < last) & (j >= 0) & (j < tl.cdiv(last, BLOCK) * BLOCK) & (column < width)
     tl.store(
-        OUT + row * n * width + i * width + column, added.to(OUT.dtype.element_ty), mask=inside
+        OUT + row * n * width + i * width + column,
+        added.to(OUT.dtype.element_ty),
+        mask=inside,
     )
 
 
@@ -174,7 +176,9 @@ def collect_windows(
         whole = tl.load(ds + other * of_other, mask=wanted, other=0.0).to(tl.float32)
         low, high = edge_sums(whole, other - owner, WIDTH, 1)
         grad += tl.where(column == 0, low[:, None], 0.0) + tl.where(
-            column == WIDTH - 1, high[:, None], 0.0
+            column == WIDTH - 1,
+            high[:, None],
+            0.0,
         )
     first, count, _ = tokens_of(STARTS, b, n, n, PACKED)
     if PACKED:
@@ -200,7 +204,11 @@ class Windows:
     """
 
     def __init__(
-        self, x: Tensor, table: Tensor | None, bias: Tensor | None, clamped_queries: bool
+        self,
+        x: Tensor,
+        table: Tensor | None,
+        bias: Tensor | None,
+        clamped_queries: bool,
     ) -> None:
         self.batch, self.heads, self.n, self.inner = x.shape
         self.table, self.bias = table, bias
@@ -230,7 +238,9 @@ class Windows:
         return kernels.view(self.batch, self.n, self.heads, -1).transpose(1, 2)
 
     def grads(
-        self, grad: Tensor, onto: Tensor | None
+        self,
+        grad: Tensor,
+        onto: Tensor | None,
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """The gradients of x, table and bias. That of x is added to `onto` (B, H, n, D) where it is
         given, and None then."""

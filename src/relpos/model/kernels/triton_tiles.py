@@ -84,7 +84,7 @@ def is_near(first_i, first_j, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: 
 
 @triton.jit
 def add_window(
-    s, base, owner, stride, offset, n, inside, near, WIDTH: tl.constexpr, CLAMP: tl.constexpr, LEVEL: tl.constexpr
+    s, base, owner, stride, offset, n, inside, near, WIDTH: tl.constexpr, CLAMP: tl.constexpr, LEVEL: tl.constexpr,
 ):  # fmt: skip
     """s plus the convolution kernel of each owner at these offsets. Only the band is read element
     by element. At LEVEL the first column is 0, and not stored: `base` points to where it would
@@ -113,7 +113,15 @@ def beyond_window(base, owner, stride, offset, n, WIDTH: tl.constexpr, LEVEL: tl
 
 @triton.jit
 def write_window(
-    base, owner, stride, offset, inside, near, values, WIDTH: tl.constexpr, CLAMP: tl.constexpr
+    base,
+    owner,
+    stride,
+    offset,
+    inside,
+    near,
+    values,
+    WIDTH: tl.constexpr,
+    CLAMP: tl.constexpr,
 ):
     """Stores the values on the band: each has an address of its own. Clamped, the outermost columns
     are left to `store_edges`."""
@@ -199,7 +207,9 @@ def scores(
         ).to(tl.float32)
     elif HAS_DENSE:
         s += tl.load(
-            DENSE + b * dense_b + h * n * n + i * n + j, mask=read & (j < n), other=0.0
+            DENSE + b * dense_b + h * n * n + i * n + j,
+            mask=read & (j < n),
+            other=0.0,
         ).to(tl.float32)
     if HAS_MASK:
         s = tl.where(load_each(real, j, 1, last) != 0, s, MASKED)

@@ -43,7 +43,9 @@ class Alibi(Scheme):
 
     @checked
     def __init__(
-        self, shape: Shape, sides: Literal["symmetric", "half", "shift"] = "symmetric"
+        self,
+        shape: Shape,
+        sides: Literal["symmetric", "half", "shift"] = "symmetric",
     ) -> None:
         super().__init__(shape)
         self.sides = sides

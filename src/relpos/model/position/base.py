@@ -226,7 +226,9 @@ class Scheme(nn.Module):
         meaning in eight bits.
         """
         self.register_buffer(
-            f"{name}_bits", values.to(torch.float64).view(torch.int64), persistent=False
+            f"{name}_bits",
+            values.to(torch.float64).view(torch.int64),
+            persistent=False,
         )
 
     def exact(self, name: str) -> Tensor:
@@ -289,7 +291,12 @@ class Scheme(nn.Module):
         return state
 
     def turn(
-        self, layer: int, q: Heads, k: Heads, v: Heads, state: Any
+        self,
+        layer: int,
+        q: Heads,
+        k: Heads,
+        v: Heads,
+        state: Any,
     ) -> tuple[Turned, Turned, Heads]:
         """Queries, keys and values before scaling, turned. Queries and keys may come out wider,
         both alike."""
@@ -323,7 +330,9 @@ Position = Callable[[Shape], Scheme]
 
 
 def extend(
-    kernel: Float[Tensor, "*tables width"], n: int, outside: str
+    kernel: Float[Tensor, "*tables width"],
+    n: int,
+    outside: str,
 ) -> Float[Tensor, "*tables 2*{n}-1"]:
     """(..., 2k+1) over offsets −k..k → (..., 2n−1) over offsets 1−n..n−1, clamped or zero beyond
     the window."""
@@ -341,5 +350,7 @@ def kernel_table(shape: Shape, k: int) -> nn.Parameter:
     """
     width = 2 * k + 1
     return uniform_(
-        nn.Parameter(torch.empty(shape.layers, shape.head_dim, width)), -(width**-0.5), width**-0.5
+        nn.Parameter(torch.empty(shape.layers, shape.head_dim, width)),
+        -(width**-0.5),
+        width**-0.5,
     )

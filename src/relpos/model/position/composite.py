@@ -32,7 +32,11 @@ class Composite(Scheme):
 
     @checked
     def __init__(
-        self, shape: Shape, k: Natural = 8, outside: Outside = "clamp", scaled: bool = True
+        self,
+        shape: Shape,
+        k: Natural = 8,
+        outside: Outside = "clamp",
+        scaled: bool = True,
     ) -> None:
         super().__init__(shape)
         self.k, self.outside, self.scaled = k, outside, scaled

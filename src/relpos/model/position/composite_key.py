@@ -27,14 +27,20 @@ class CompositeKey(Composite):
 
     @checked
     def __init__(
-        self, shape: Shape, k: Natural = 8, outside: Outside = "clamp", scaled: bool = True
+        self,
+        shape: Shape,
+        k: Natural = 8,
+        outside: Outside = "clamp",
+        scaled: bool = True,
     ) -> None:
         super().__init__(shape, k, outside, scaled)
         self.key = kernel_table(shape, self.k)
 
     def terms(self, layer: int, q: Heads, k: Heads, state: State) -> Terms:
         return replace(
-            super().terms(layer, q, k, state), key=k, key_table=tables(self.key, self.scaled)[layer]
+            super().terms(layer, q, k, state),
+            key=k,
+            key_table=tables(self.key, self.scaled)[layer],
         )
 
     def count(self, shape: Shape) -> int:

@@ -69,7 +69,11 @@ class Deberta(Scheme):
 
     @checked
     def __init__(
-        self, shape: Shape, buckets: Count = 256, max_distance: Count = 512, share: bool = True
+        self,
+        shape: Shape,
+        buckets: Count = 256,
+        max_distance: Count = 512,
+        share: bool = True,
     ) -> None:
         super().__init__(shape)
         self.buckets, self.share = buckets, share

@@ -71,7 +71,11 @@ class DualTriangle(Scheme):
         return sqrt(2) * _halves(q), _halves(k), _halves(v)
 
     def terms(
-        self, layer: int, q: Heads, k: Heads, state: Float[Tensor, "of_heads offsets"]
+        self,
+        layer: int,
+        q: Heads,
+        k: Heads,
+        state: Float[Tensor, "of_heads offsets"],
     ) -> Terms:
         return Terms(offset=state.to(q.dtype))
 

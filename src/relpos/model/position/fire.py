@@ -42,7 +42,11 @@ class Fire(Scheme):
 
     @checked
     def __init__(
-        self, shape: Shape, width: Width = 32, length: Width = 512, sign: bool = False
+        self,
+        shape: Shape,
+        width: Width = 32,
+        length: Width = 512,
+        sign: bool = False,
     ) -> None:
         super().__init__(shape)
         self.length, self.sign, self.width = length, sign, width

@@ -39,7 +39,11 @@ class Fixed(Scheme):
         return extend(self.beta, n, self.outside).unbind(0)
 
     def terms(
-        self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "heads offsets"], ...]
+        self,
+        layer: int,
+        q: Heads,
+        k: Heads,
+        state: tuple[Float[Tensor, "heads offsets"], ...],
     ) -> Terms:
         return Terms(offset=state[layer], outside=self.outside)
 

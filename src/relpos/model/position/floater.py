@@ -148,7 +148,9 @@ class Floater(Sinusoidal):
 
         def g(t: Tensor, p: Tensor) -> Tensor:
             return functional.linear(
-                functional.relu(functional.linear(p, w1, b1 + t * t1)), w2, b2 + t * t2
+                functional.relu(functional.linear(p, w1, b1 + t * t1)),
+                w2,
+                b2 + t * t2,
             )
 
         return g

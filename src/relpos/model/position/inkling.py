@@ -43,7 +43,11 @@ class Inkling(Scheme):
 
     @checked
     def __init__(
-        self, shape: Shape, rank: Count = 16, extent: Count | None = None, root: bool = True
+        self,
+        shape: Shape,
+        rank: Count = 16,
+        extent: Count | None = None,
+        root: bool = True,
     ) -> None:
         super().__init__(shape)
         self.rank, self.root = rank, root

@@ -30,7 +30,11 @@ class Key(Scheme):
 
     @checked
     def __init__(
-        self, shape: Shape, k: Natural = 8, outside: Outside = "clamp", scaled: bool = True
+        self,
+        shape: Shape,
+        k: Natural = 8,
+        outside: Outside = "clamp",
+        scaled: bool = True,
     ) -> None:
         super().__init__(shape)
         self.k, self.outside, self.scaled = k, outside, scaled
@@ -40,7 +44,11 @@ class Key(Scheme):
         return tables(self.key, self.scaled)
 
     def terms(
-        self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "head_dim width"], ...]
+        self,
+        layer: int,
+        q: Heads,
+        k: Heads,
+        state: tuple[Float[Tensor, "head_dim width"], ...],
     ) -> Terms:
         return Terms(key=k, key_table=state[layer], outside=self.outside)
 

@@ -75,7 +75,12 @@ class Layers(Merge):
         ]
 
     def turn(
-        self, layer: int, q: Heads, k: Heads, v: Heads, state: list[Any]
+        self,
+        layer: int,
+        q: Heads,
+        k: Heads,
+        v: Heads,
+        state: list[Any],
     ) -> tuple[Turned, Turned, Heads]:
         place, own = self.at(layer)
         return self.parts[place].turn(own, q, k, v, state[place])

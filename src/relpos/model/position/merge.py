@@ -120,7 +120,12 @@ class Merge(Scheme):
         return [part.see(layer, given, own) for part, own in zip(self.parts, state, strict=True)]
 
     def turn(
-        self, layer: int, q: Heads, k: Heads, v: Heads, state: list[Any]
+        self,
+        layer: int,
+        q: Heads,
+        k: Heads,
+        v: Heads,
+        state: list[Any],
     ) -> tuple[Turned, Turned, Heads]:
         for part, own in zip(self.parts, state, strict=True):
             q, k, v = part.turn(layer, q, k, v, own)

@@ -78,7 +78,12 @@ class Pope(Scheme):
         )
 
     def turn(
-        self, layer: int, q: Heads, k: Heads, v: Heads, state: State
+        self,
+        layer: int,
+        q: Heads,
+        k: Heads,
+        v: Heads,
+        state: State,
     ) -> tuple[Turned, Turned, Heads]:
         dtype = torch.promote_types(q.dtype, torch.float32)
         q, k = (

@@ -47,7 +47,11 @@ class Rope(Scheme):
 
     @checked
     def __init__(
-        self, shape: Shape, base: Positive = 10000.0, values: bool = False, fraction: Fraction = 1.0
+        self,
+        shape: Shape,
+        base: Positive = 10000.0,
+        values: bool = False,
+        fraction: Fraction = 1.0,
     ) -> None:
         super().__init__(shape)
         self.base, self.values, self.fraction = float(base), values, fraction
@@ -70,7 +74,12 @@ class Rope(Scheme):
         return torch.polar(torch.ones_like(angle), angle)
 
     def turn(
-        self, layer: int, q: Heads, k: Heads, v: Heads, state: Complex[Tensor, "n pairs"]
+        self,
+        layer: int,
+        q: Heads,
+        k: Heads,
+        v: Heads,
+        state: Complex[Tensor, "n pairs"],
     ) -> tuple[Heads, Heads, Heads]:
         dtype = torch.promote_types(q.dtype, torch.float32)
         # Angles of far positions need float64; their cosines and sines do not.

@@ -51,7 +51,11 @@ class SelectiveRope(Scheme):
 
     @checked
     def __init__(
-        self, shape: Shape, rank: Count = 16, side: Natural = 1, base: Positive = 500000.0
+        self,
+        shape: Shape,
+        rank: Count = 16,
+        side: Natural = 1,
+        base: Positive = 500000.0,
     ) -> None:
         super().__init__(shape)
         if shape.head_dim % 2:
@@ -91,7 +95,12 @@ class SelectiveRope(Scheme):
         )
 
     def turn(
-        self, layer: int, q: Heads, k: Heads, v: Heads, state: Angles
+        self,
+        layer: int,
+        q: Heads,
+        k: Heads,
+        v: Heads,
+        state: Angles,
     ) -> tuple[Heads, Heads, Heads]:
         q, k = (x.transpose(1, 2) for x in _Turn.apply(q.transpose(1, 2), k.transpose(1, 2), state))
         return q, k, v
@@ -138,5 +147,7 @@ def _turned(x: Tensor, turns: Tensor) -> Tensor:
 def _drawn(layers: int, outputs: int, inputs: int) -> nn.Parameter:
     """(layers, outputs, inputs), uniform in ±1/√inputs."""
     return uniform_(
-        nn.Parameter(torch.empty(layers, outputs, inputs)), -(inputs**-0.5), inputs**-0.5
+        nn.Parameter(torch.empty(layers, outputs, inputs)),
+        -(inputs**-0.5),
+        inputs**-0.5,
     )

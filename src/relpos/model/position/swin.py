@@ -42,7 +42,11 @@ class Swin(Scheme):
         return self.beta[..., centre - n + 1 : centre + n].unbind(0)
 
     def terms(
-        self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "heads offsets"], ...]
+        self,
+        layer: int,
+        q: Heads,
+        k: Heads,
+        state: tuple[Float[Tensor, "heads offsets"], ...],
     ) -> Terms:
         return Terms(offset=state[layer])
 

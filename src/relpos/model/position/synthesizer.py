@@ -35,7 +35,12 @@ class Synthesizer(Scheme):
         return 1.0 if self.mixture else None
 
     def turn(
-        self, layer: int, q: Heads, k: Heads, v: Heads, state: Any
+        self,
+        layer: int,
+        q: Heads,
+        k: Heads,
+        v: Heads,
+        state: Any,
     ) -> tuple[Heads, Heads, Heads]:
         """The weight 1 − s of q·k, put on q."""
         # σ(−α) is 1 − σ(α).

@@ -54,7 +54,9 @@ class T5(Scheme):
         super().__init__(shape)
         self.buckets = buckets
         self.register_buffer(
-            "edges", torch.tensor(bucket_edges(buckets, max_distance)), persistent=False
+            "edges",
+            torch.tensor(bucket_edges(buckets, max_distance)),
+            persistent=False,
         )
         self.table = glorot(shape.heads, buckets, fans=buckets + shape.heads)
 

@@ -63,7 +63,11 @@ class Tisa(Scheme):
         return (a * torch.exp(-b.abs() * (c - o) ** 2)).sum(2).unbind(0)
 
     def terms(
-        self, layer: int, q: Heads, k: Heads, state: tuple[Float[Tensor, "heads offsets"], ...]
+        self,
+        layer: int,
+        q: Heads,
+        k: Heads,
+        state: tuple[Float[Tensor, "heads offsets"], ...],
     ) -> Terms:
         return Terms(offset=state[0 if self.reused else layer])
 

@@ -67,7 +67,12 @@ class XL(Scheme):
         return made.unflatten(1, (self.shape.heads, -1)).unbind(0)
 
     def turn(
-        self, layer: int, q: Heads, k: Heads, v: Heads, state: State
+        self,
+        layer: int,
+        q: Heads,
+        k: Heads,
+        v: Heads,
+        state: State,
     ) -> tuple[Heads, Heads, Heads]:
         return q + self.u[layer, :, None].to(q.dtype), k, v
 

@@ -247,7 +247,9 @@ class SideTable:
 
 
 def by_columns(
-    title: str, names: Iterable[str], columns: Mapping[str, Sequence[str]]
+    title: str,
+    names: Iterable[str],
+    columns: Mapping[str, Sequence[str]],
 ) -> SideTable | None:
     """A side table of columns, head → the texts of the lines of these names; None without
     columns."""
@@ -258,7 +260,10 @@ def by_columns(
 
 
 def of_scores(
-    head: str, columns: Sequence[TableColumn], rows: Sequence[Row], text: Callable[[Column], str]
+    head: str,
+    columns: Sequence[TableColumn],
+    rows: Sequence[Row],
+    text: Callable[[Column], str],
 ) -> SideTable | None:
     """A side table of texts about the scores of each row; None if all texts are empty."""
     texts = {}
@@ -276,14 +281,20 @@ def names_of(rows: Iterable[Row]) -> list[str]:
 def printed(columns: Sequence[TableColumn], rows: Sequence[Row]) -> SideTable | None:
     """The paper's numbers with differences; None without printed numbers."""
     return of_scores(
-        "printed (ours − printed) inside or outside our 95 % interval", columns, rows, comparison
+        "printed (ours − printed) inside or outside our 95 % interval",
+        columns,
+        rows,
+        comparison,
     )
 
 
 def deltas(columns: Sequence[TableColumn], rows: Sequence[Row]) -> SideTable | None:
     """Differences to the baseline row; None without a baseline."""
     return of_scores(
-        "Δ to the baseline row (in per cent of its errors; * p < 0.05, Holm)", columns, rows, delta
+        "Δ to the baseline row (in per cent of its errors; * p < 0.05, Holm)",
+        columns,
+        rows,
+        delta,
     )
 
 

@@ -149,7 +149,12 @@ def _draw_row(axes: Axes, place: int, column: Column) -> None:
         axes.plot([column.mean], [place], "o", color=OURS, markersize=5)
     if column.printed is not None:
         (diamond,) = axes.plot(
-            [column.printed], [place], "D", color=PAPER, markeredgewidth=1.4, markersize=5.5
+            [column.printed],
+            [place],
+            "D",
+            color=PAPER,
+            markeredgewidth=1.4,
+            markersize=5.5,
         )
         diamond.set_markerfacecolor("none")
 
@@ -173,7 +178,11 @@ def _curves(title: str, points: Mapping[str, Sequence[tuple[int, float]]]) -> st
         axes.set_xlabel("step")
         axes.grid(color=FAINT, alpha=0.25)
         axes.legend(
-            frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2
+            frameon=False,
+            fontsize=9,
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.18),
+            ncols=2,
         )
 
     return _svg(title, 2.6 + 0.11 * len(points), draw)
@@ -206,7 +215,10 @@ def _svg(label: str, height: float, draw: Callable[[Axes], None]) -> str:
         draw(axes)
         text = io.StringIO()
         figure.savefig(
-            text, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
+            text,
+            format="svg",
+            transparent=True,
+            metadata={"Date": None, "Creator": None},
         )
     return _inline(text.getvalue(), label)
 
