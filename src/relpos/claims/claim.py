@@ -129,10 +129,9 @@ def load(paper: str) -> list[Claim]:
         return sorted(chain.from_iterable(map(load, papers)), key=lambda claim: claim.id)
     if paper not in papers:
         raise RelposError(f"paper={paper}: unknown.{nearest(paper, [*papers, 'all'])}")
-    claims: list[Claim] = []
-    for name, content in _read(paper, dict[str, dict[str, object]]).items():
-        claims += _claim(name, content, paper).with_variants()
-    return claims
+    contents = _read(paper, dict[str, dict[str, object]])
+    claims = (_claim(name, content, paper) for name, content in contents.items())
+    return [variant for claim in claims for variant in claim.with_variants()]
 
 
 def _claim(name: str, content: Mapping[str, object], paper: str) -> Claim:
@@ -156,8 +155,7 @@ def _parsed(shape: type[Any], where: str, content: Mapping[str, Any], **given: s
 
 
 def families(claims: Sequence[Claim]) -> list[list[Claim]]:
-    """The families of tests among which chance is corrected for: all claims of a paper in one
-    measure, for each paper and measure of these claims."""
+    """All claims of each paper and measure of these: among them chance is corrected for."""
     # A family is complete, because a verdict must not depend on the other claims of the page.
     by_id = {claim.id: claim for claim in [*load("all"), *claims]}
     kinds: dict[tuple[str, str | None], list[Claim]] = {}
@@ -184,8 +182,7 @@ def scales() -> Scales:
     """All finished runs below `$RELPOS_RUNS`, by which claims are judged."""
     of_runs = values.read()
     runs = scale.scales(of_runs, rows(), pilot_seeds(experiments()))
-    runs.tuned = scale.tuned_checkpoints(of_runs)
-    return runs
+    return replace(runs, tuned=scale.tuned_checkpoints(of_runs))
 
 
 def _folder() -> Path:

@@ -36,8 +36,8 @@ def position_parameters(*overrides: str) -> int:
 
 @cache
 def has_properties(name: str) -> dict[str, bool]:
-    """Property of Table 1 → whether a scheme has it, see `relpos.analysis.properties`, tried on a
-    tiny network in float64 with random weights; parameters are counted at size=base."""
+    """Property of Table 1 → whether a scheme has it, tried on a tiny network in float64 with random
+    weights; parameters are counted at size=base."""
     torch.manual_seed(0)
     model = build(architecture_of(*TINY, f"position={name}")).double().eval()
     randomise(model, seed=1)  # so that no term vanishes

@@ -121,7 +121,6 @@ def headline(verdicts: Sequence[Verdict], of_paper: bool = True) -> Verdict:
     decoders, may also be decided by others. The largest scale comes last.
 
     Args:
-        verdicts: on one claim.
         of_paper: whether the claim is one of a paper.
     """
     run = [verdict for verdict in verdicts if verdict.verdict != NOT_RUN]
