@@ -34,8 +34,10 @@ def expanded(name: str | Path) -> Path:
 def text_place(data: Mapping[str, Any]) -> str:
     """The folder, file or ids of data sets that the keys `data` name; empty where they name
     none."""
-    texts = [str(text.get("id")) for text in data.get("texts") or ()]
-    return str(data.get("corpus") or data.get("root") or " ".join(texts))
+    for key in ("corpus", "root"):
+        if data.get(key):
+            return str(data[key])
+    return " ".join(str(text.get("id")) for text in data.get("texts") or ())
 
 
 def runs_root() -> Path:

@@ -260,7 +260,7 @@ def _text(folder: Path) -> str:
     """The `data` of a run's configuration in a word or two, as `files /texts/wiki`; empty without a
     configuration."""
     try:
-        data = read_yaml(folder / "config.yaml").get("data") or {}
+        data = read_yaml(folder / "config.yaml")["data"]
         kind = str(data["_target_"]).rpartition(".")[2].lower()
         return f"{kind} {text_place(data) or data.get('seed', '')}".strip()
     # no configuration yet, or a damaged one

@@ -21,7 +21,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from yaml import MarkedYAMLError
 
 from relpos.config import quick
-from relpos.config.conf import conf_file, function_of, key_of, options
+from relpos.config.conf import based_on, conf_file, function_of, key_of, options
 from relpos.errors import RelposError, nearest
 from relpos.process import without_keys
 from relpos.readers import Plain
@@ -267,8 +267,8 @@ def _unknown_key(key: str, keys: set[str]) -> RelposError:
 def _keys_of_option(group: str, option: str) -> set[str]:
     """The keys of an option of a group, and of the options on which it is based."""
     content = conf_file(f"{group}/{option}")
-    based = [name for name in content.get("defaults", ()) if name != "_self_"]
-    return {*content}.union(*(_keys_of_option(group, name) for name in based)) - {"defaults"}
+    bases = (_keys_of_option(group, name) for name in based_on(content))
+    return {*content}.union(*bases) - {"defaults"}
 
 
 def _known(command: str, overrides: Sequence[str]) -> set[str]:

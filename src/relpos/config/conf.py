@@ -73,6 +73,11 @@ def conf_file(name: str) -> Plain:
     return dict(read_yaml(conf_dir() / f"{name}.yaml"))
 
 
+def based_on(content: Plain) -> list[str]:
+    """The options on which an option is based, from its content."""
+    return [name for name in content.get("defaults", ()) if name != "_self_"]
+
+
 @cache
 def keys_of(command: str) -> frozenset[str]:
     """The keys of the top level of a command's configuration: those in its file, and its groups."""

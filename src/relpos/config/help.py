@@ -14,7 +14,15 @@ from omegaconf import OmegaConf, open_dict
 
 from relpos.config.arguments import rewritten
 from relpos.config.check import one_line
-from relpos.config.conf import commands, conf_dir, conf_file, groups_of, options, package_of
+from relpos.config.conf import (
+    based_on,
+    commands,
+    conf_dir,
+    conf_file,
+    groups_of,
+    options,
+    package_of,
+)
 
 WIDTH = 118
 LINE = re.compile(r"(?P<indent> *)(?P<key>[\w-]+):(?P<value>.*)")
@@ -86,7 +94,7 @@ def _group_phrases(name: str, option: str) -> Iterator[tuple[str, str]]:
     place = place or package_of(group, option)
     # An option of `--config-dir` has no file in `conf`.
     content = conf_file(f"{group}/{option}") if option in options()[group] else {}
-    deciding = [*content.get("defaults", ()), option]
+    deciding = [*based_on(content), option]
     target = content.get("_target_")
     alike = [
         name for name in options()[group] if conf_file(f"{group}/{name}").get("_target_") == target

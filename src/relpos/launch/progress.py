@@ -42,7 +42,7 @@ class Picture:
         machine = hardware()
         for record in (run.record for run in standing.settled):
             # runs that finish later count whatever machine made them
-            if record.get("hardware") == machine:
+            if record.hardware == machine:
                 self.estimate.add(record)
 
     def news(self) -> list[Run]:

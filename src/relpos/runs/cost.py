@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -47,17 +48,17 @@ def costs(run: Run) -> dict[str, float]:
 def hardware() -> Plain:
     """Processor, cores, the widest vector instructions, on which the last digits of sums depend,
     and GPUs, if there are any."""
-    about: dict[str, str] = {}
+    about: dict[str, str] = defaultdict(str)
     # Elsewhere than on Linux there is no such file, and `platform` has to do.
     with suppress(OSError):
         text = CPUINFO.read_text(encoding="utf-8").partition("\n\n")[0]  # of the first core
-        about = {
+        about |= {
             key.strip(): value.strip()
             for key, _, value in (line.partition(":") for line in text.splitlines())
         }
-    processor = about.get("model name") or platform.processor() or platform.machine()
+    processor = about["model name"] or platform.processor() or platform.machine()
     result: Plain = {"processor": processor, "cores": os.cpu_count()}
-    flags = about.get("flags", "").split()
+    flags = about["flags"].split()
     result |= (
         {"instructions": next(name for name in WIDEST if name in flags)}
         if set(WIDEST) & set(flags)
@@ -173,8 +174,9 @@ class Estimate:
 def left_of(run: Run, line: Plain) -> float | None:
     """Seconds that a run under way still takes at the speed of its newest log line; None if that
     has no speed."""
-    steps, speed = run.config.steps, line.get("steps_per_second")
-    return (steps - line.get("step", 0)) / speed if steps and speed else None
+    known: Plain = {"step": 0, "steps_per_second": None} | line
+    steps, speed = run.config.steps, known["steps_per_second"]
+    return (steps - known["step"]) / speed if steps and speed else None
 
 
 def clock(seconds: float) -> str:
@@ -203,7 +205,5 @@ def duration(seconds: float) -> str:
 
 def _devices(record: Plain) -> int:
     """GPUs or threads of the newest start."""
-    start = record["starts"][-1]
-    return int(
-        start.get("processes", 1) * (1 if "gpus" in record["hardware"] else start.get("threads", 1))
-    )
+    start = {"processes": 1, "threads": 1} | record["starts"][-1]
+    return int(start["processes"] * (1 if "gpus" in record["hardware"] else start["threads"]))

@@ -35,8 +35,7 @@ class Retries:
 
     def are_used_up(self, record: Record) -> bool:
         """Whether the run has failed more often than allowed."""
-        ends = [start.get("ended") for start in record.starts[self.forgiven :]]
-        return ends.count("failed") > self.allowed
+        return record.ends[self.forgiven :].count("failed") > self.allowed
 
     def crashes(self, record: Record, checkpoint: str | None) -> int:
         """How many of the last tries died in a row without getting further.
@@ -56,4 +55,4 @@ class Retries:
 
 def failures(record: Record) -> int:
     """How often the run has failed, ever."""
-    return sum(start.get("ended") == "failed" for start in record.starts)
+    return record.ends.count("failed")

@@ -427,6 +427,16 @@ class Record(Plain):
         return self.get("starts") or []
 
     @property
+    def ends(self) -> list[str | None]:
+        """How each start ended: finished, failed, interrupted or died; None where nobody knows
+        yet."""
+        return [start.get("ended") for start in self.starts]
+
+    @property
+    def hardware(self) -> Plain | None:
+        return self.get("hardware")
+
+    @property
     def metrics(self) -> Plain:
         """The final metrics."""
         return self.get("metrics") or {}

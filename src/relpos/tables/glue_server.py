@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from relpos.config.conf import conf_file, options
+from relpos.readers import Plain
 
 HEADER = "index\tprediction"
 
@@ -84,13 +85,14 @@ class Answers:
 def layout() -> list[Answers]:
     """The eleven files."""
     text = files("relpos.tables").joinpath("templates/glue_server.csv").read_text(encoding="utf-8")
-    tasks = [conf_file(f"task/{name}") for name in options()["task"]]
-    task_of = {file: task for task in tasks for file in task.get("test", ())}
+    absent: Plain = {"test": (), "range": None}
+    tasks = [absent | conf_file(f"task/{name}") for name in options()["task"]]
+    task_of = {file: task for task in tasks for file in task["test"]}
     result = []
     for line in csv.DictReader(text.splitlines()):
         task = task_of[line["file"]]
         labels = tuple(task["labels"]) if task["labels"] is not None else None
-        bounds = tuple(task["range"]) if task.get("range") is not None else None
+        bounds = tuple(task["range"]) if task["range"] is not None else None
         result.append(
             Answers(
                 line["file"], line["column"], int(line["rows"]), labels, bounds, line["constant"]

@@ -302,7 +302,7 @@ def results(
     filled = {name: value for name, value in given.items() if name not in "qkv"}
     terms = Terms(**filled, outside=kind.outside, columns=columns, reach=kind.reach)
     draw, packed = Draw(rate, 1234567), {} if held is None else {"held": held}
-    y = kernel.attention(given.get("q"), given.get("k"), given["v"], terms, mask, draw, **packed)
+    y = kernel.attention(*map(given.get, "qkv"), terms, mask, draw, **packed)
     y = y if held is None else held.spread_heads(y)
     if mask is not None:  # what padding gets means nothing
         y = y * mask[:, None, :, None]
