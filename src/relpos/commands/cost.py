@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from resource import RUSAGE_SELF, getrusage
 from statistics import median
 from typing import Annotated
@@ -14,7 +14,7 @@ from typing import Annotated
 import torch
 
 from relpos.config.compose import resolved
-from relpos.config.schema import Content, CostKeys, NetworkKeys
+from relpos.config.schema import Content, NetworkKeys, Precision, RecipeKeys, Size, Speed
 from relpos.counter import fold
 from relpos.data.objective import trained_for
 from relpos.errors import plural, say
@@ -24,12 +24,29 @@ from relpos.model.build import build, count, without_memory
 from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast
 from relpos.process import set_threads
-from relpos.ranges import Arguments, parsed
+from relpos.ranges import Arguments, Batch, Count, Length, Node, NotNegative, Width, parsed
 from relpos.readers import Plain
 from relpos.runs.cost import RATE, hardware
 from relpos.runs.run import runs_root
 from relpos.stages.operations import forward
 from relpos.train.room import fitting_microbatch
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostKeys:
+    """What is read of the keys."""
+
+    seconds: NotNegative
+    size: Size
+    position: Node
+    conv: Node
+    vocabulary: Width
+    recipe: RecipeKeys
+    speed: Speed
+    steps: Count
+    batch: Batch
+    precision: Precision
+    length: Length
 
 
 def cost(content: Annotated[Content, Arguments(CostKeys, NetworkKeys)]) -> str:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, TypedDict
 
 from relpos import run
-from relpos.config.schema import Content, Data
+from relpos.config.schema import Content, Pieces
 from relpos.data.store import tell
-from relpos.ranges import Arguments
+from relpos.ranges import Arguments, Width
+from relpos.readers import Plain
+
+
+class Data(TypedDict):
+    stage: Literal["store"]
+    data: Plain
+    tokenizer: Pieces
+    vocabulary: Width
 
 
 def data(content: Annotated[Content, Arguments(Data)]) -> str:

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Annotated
+from typing import Annotated, Literal, TypedDict
 
 from relpos.config.compose import resolved, unresolved
-from relpos.config.schema import Content, FinetuneKeys
+from relpos.config.schema import Content, PlannedKeys
 from relpos.data.own_task import OwnTask
 from relpos.errors import plural, say
-from relpos.ranges import Arguments
+from relpos.ranges import Arguments, Count
+from relpos.readers import Plain
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
 from relpos.stages.finetune import FinetuneConfig
 from relpos.stages.stage import refuse_absent, refuse_impossible
+
+
+class Intermediate(TypedDict):
+    task: str | None
+    steps: Count | None
+
+
+class FinetuneKeys(PlannedKeys):
+    stage: Literal["finetune"]
+    pretrain: Annotated[Plain, Arguments("relpos.stages.pretrain:PretrainPhase")]
+    intermediate: Intermediate
 
 
 def finetune(content: Annotated[Content, Arguments(FinetuneConfig, FinetuneKeys)]) -> str:

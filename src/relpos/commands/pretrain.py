@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import Annotated, Literal
 
 from relpos import run
-from relpos.config.schema import Content, PretrainKeys
+from relpos.config.schema import Content, PlannedKeys
 from relpos.errors import say
 from relpos.ranges import Arguments
+
+
+class PretrainKeys(PlannedKeys):
+    stage: Literal["pretrain"]
+
 
 CONFIG = Arguments("relpos.stages.pretrain:PretrainConfig", PretrainKeys)
 

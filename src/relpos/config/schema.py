@@ -20,7 +20,6 @@ from relpos.ranges import (
     Length,
     Natural,
     Node,
-    NotNegative,
     Rate,
     Threads,
     Width,
@@ -183,30 +182,6 @@ class NetworkKeys(TypedDict):
     kernels: Natural
 
 
-@dataclass(frozen=True, kw_only=True)
-class CostKeys:
-    """What `relpos cost` reads of its keys."""
-
-    seconds: NotNegative
-    size: Size
-    position: Node
-    conv: Node
-    vocabulary: Width
-    recipe: RecipeKeys
-    speed: Speed
-    steps: Count
-    batch: Batch
-    precision: Precision
-    length: Length
-
-
-class Data(TypedDict):
-    stage: Literal["store"]
-    data: Plain
-    tokenizer: Pieces
-    vocabulary: Width
-
-
 class PlannedKeys(NetworkKeys):
     """Keys that the plan of a training reads, and the training not."""
 
@@ -214,18 +189,3 @@ class PlannedKeys(NetworkKeys):
     tokenizer: Pieces
     network: str | None
     metric: str | None
-
-
-class PretrainKeys(PlannedKeys):
-    stage: Literal["pretrain"]
-
-
-class Intermediate(TypedDict):
-    task: str | None
-    steps: Count | None
-
-
-class FinetuneKeys(PlannedKeys):
-    stage: Literal["finetune"]
-    pretrain: Annotated[Plain, Arguments("relpos.stages.pretrain:PretrainPhase")]
-    intermediate: Intermediate

@@ -219,7 +219,8 @@ def _trainer(run: Run, parts: Parts, evaluations: int, start: Start) -> pl.Train
     callbacks: list[pl.Callback] = (
         [Kept(run.path / trunk.FOLDER, start.keeps)] if start.keeps else []
     )
-    callbacks += [Snapshots(run.path / SNAPSHOTS, config.snapshots)] if group.first else []
+    if group.first and config.snapshots:
+        callbacks.append(Snapshots(run.path / SNAPSHOTS, config.snapshots))
     callbacks += [Checkpointing(run.path / "checkpoint", config.checkpoint_every, group)]
     for node in config.callbacks.values():
         if group.first or node["_target_"] not in WATCHING:

@@ -14,8 +14,6 @@ from relpos.errors import RelposError
 from relpos.model.architecture import class_of
 from relpos.model.encoder import Encoder
 from relpos.model.initial import redraw
-from relpos.model.position.tisa import Tisa
-from relpos.model.surgery import add_tisa, fold_positions, set_tisa, token_types
 from relpos.ranges import Node
 
 Values = list[tuple[Any, Any, Any]]
@@ -42,6 +40,8 @@ def change_positions(encoder: Encoder, change: Change, length: int, seed: int) -
         RelposError: the network has no table of position embeddings where one is removed or fitted
             to.
     """
+    from relpos.model.surgery import add_tisa, fold_positions, set_tisa
+
     functions, reused = change.tisa, change.reused
     values = (
         fitted_values(encoder, functions, reused, length)
@@ -63,11 +63,13 @@ def change_positions(encoder: Encoder, change: Change, length: int, seed: int) -
 def check_change(encoder: Encoder, change: Change, length: int) -> None:
     """Raises RelposError where `change_positions` would for another reason than the positions,
     which `changed_position` checks."""
-    from relpos.analysis.profiles import check_maps
-
     if change.positions == "remove":
+        from relpos.model.surgery import token_types
+
         token_types(encoder)
     if change.tisa and change.start == "regression":
+        from relpos.analysis.profiles import check_maps
+
         check_maps(encoder, length, change.tisa)
 
 
@@ -133,7 +135,7 @@ def changed_position(position: Node, change: Change) -> Node:
             f"embeddings to fit TISA to; start=random"
         )
     tisa = {
-        "_target_": f"{PACKAGE}.{Tisa.__name__}",
+        "_target_": f"{PACKAGE}.Tisa",
         "_partial_": True,
         "kernels": change.tisa,
         "reused": change.reused,
