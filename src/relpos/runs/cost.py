@@ -38,10 +38,8 @@ def costs(run: Run) -> dict[str, float]:
     """The operations of a run, and those for each token that it reads, as its record has them:
     three times the forward passes of a training; 0 for a stage that does not train."""
     phases = run.phases()
-    operations, tokens = (
-        sum(tokens * cost for tokens, cost in phases),
-        sum(tokens for tokens, _ in phases),
-    )
+    operations = sum(tokens * cost for tokens, cost in phases)
+    tokens = sum(tokens for tokens, _ in phases)
     return {"flops": operations, "flops_per_token": operations / tokens if tokens else 0.0}
 
 
@@ -59,11 +57,8 @@ def hardware() -> Plain:
     processor = about["model name"] or platform.processor() or platform.machine()
     result: Plain = {"processor": processor, "cores": os.cpu_count()}
     flags = about["flags"].split()
-    result |= (
-        {"instructions": next(name for name in WIDEST if name in flags)}
-        if set(WIDEST) & set(flags)
-        else {}
-    )
+    if widest := [name for name in WIDEST if name in flags]:
+        result["instructions"] = widest[0]
     gpus = [
         line.partition(":")[2].strip()
         for file in sorted(GPUS.glob("*/information"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from relpos.config.schema import WATCHING, Content
 from relpos.data.objective import RATE
@@ -24,7 +23,7 @@ PAPERS_LAYERS = {
 }
 """Keys of `size` that an identity leaves out where they have these values, which are those of the
 papers' networks."""
-IDLE: Mapping[str, tuple[Any, ...]] = {
+IDLE: Mapping[str, tuple[object, ...]] = {
     "position_lr": (1,),
     "optimizer": ("adamw",),
     "masking": (None, RATE),
