@@ -10,6 +10,7 @@ from relpos.claims import claim as files
 from relpos.commands.claims import page
 from relpos.results.scale import Scales, tuned_checkpoints
 from relpos.results.values import Value, tuning_values
+from relpos.runs.run import Record
 
 COLUMNS = ("cola", "mnli_m", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb")
 JITTER = (-0.3, -0.1, 0.0, 0.1, 0.3)
@@ -22,11 +23,9 @@ def tuning(
     """The numbers of a fine-tuning on all tasks at once, which is shorter than one a task."""
     meaning = {"seed": seed, "steps": 9, "task": {"metric": "relpos.train.metrics.accuracy"}}
     metrics = {"columns": dict.fromkeys(COLUMNS, score), "majority": dict.fromkeys(COLUMNS, 50.0)}
-    record = {
-        "meaning": meaning | ({"change": change} if change else {}),
-        "inputs": {"start": host},
-        "metrics": metrics,
-    }
+    if change:
+        meaning["change"] = change
+    record = Record(meaning=meaning, inputs={"start": host}, metrics=metrics)
     return list(tuning_values(Path(f"{seed}"), [record], None))
 
 
