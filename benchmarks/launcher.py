@@ -32,8 +32,7 @@ OPTIMISER = "import torch; torch.optim.AdamW([torch.zeros(1, requires_grad=True)
 FIRST_STEP = """
 import sys, time
 from pathlib import Path
-from relpos.runs.run import STAGES
-import relpos.stages
+from relpos.runs.run import stage_class
 
 STAMPS = Path(sys.argv[1])
 
@@ -55,13 +54,13 @@ def measured(work):
     return run
 
 for name in ("pretrain", "finetune"):
-    STAGES[name].work = measured(STAGES[name].work)
+    stage_class(name).work = measured(stage_class(name).work)
 """
 UNTRAINED = """
-from relpos.runs.run import STAGES
-import relpos.stages
-for stage in STAGES.values():
-    stage.work = lambda self: {"parameters": 1, "position_parameters": 0, "perplexity": 1.0}
+from relpos.runs.run import stage_class
+from relpos.stages import FILES
+for name in FILES:
+    stage_class(name).work = lambda self: {"parameters": 1, "position_parameters": 0, "perplexity": 1.0}
 """
 """What every Python executes at its start, so that runs of a table do nothing in its workers
 either."""
