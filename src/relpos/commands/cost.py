@@ -153,7 +153,9 @@ def _measured(config: CostKeys) -> Plain:
 
 
 def _made_up(
-    vocabulary: int, shape: tuple[int, int], masked: float
+    vocabulary: int,
+    shape: tuple[int, int],
+    masked: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(input ids, labels) of this shape, with a share of the tokens to be predicted."""
     generator = torch.Generator().manual_seed(0)

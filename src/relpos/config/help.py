@@ -70,7 +70,10 @@ class _Dumper(yaml.SafeDumper):
     """Writes a list on one line."""
 
     def represent_sequence(
-        self, tag: str, sequence: Iterable[object], flow_style: bool | None = None
+        self,
+        tag: str,
+        sequence: Iterable[object],
+        flow_style: bool | None = None,
     ) -> yaml.SequenceNode:
         return super().represent_sequence(tag, sequence, flow_style=True)
 
@@ -78,7 +81,10 @@ class _Dumper(yaml.SafeDumper):
 def _group(name: str, option: str) -> list[str]:
     head = f"  {name + '=' + option:<20} "
     return textwrap.wrap(
-        ", ".join(options()[name]), WIDTH, initial_indent=head, subsequent_indent=" " * len(head)
+        ", ".join(options()[name]),
+        WIDTH,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
     )
 
 

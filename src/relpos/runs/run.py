@@ -114,7 +114,11 @@ class Run(OfStage):
             RelposError: one is missing.
         """
         return cls(
-            name, meaning, parsed(get_type_hints(cls)["config"], values), inputs or {}, folder
+            name,
+            meaning,
+            parsed(get_type_hints(cls)["config"], values),
+            inputs or {},
+            folder,
         )
 
     def __init_subclass__(cls) -> None:

@@ -193,7 +193,11 @@ def _start(run: Run, parts: Parts) -> Start:
 
 
 def _restore_evaluation(
-    run: Run, module: Pretraining, trainer: pl.Trainer, evaluations: int, step: int
+    run: Run,
+    module: Pretraining,
+    trainer: pl.Trainer,
+    evaluations: int,
+    step: int,
 ) -> None:
     """Takes the evaluation of the checkpoint's step from the log. Where it is due and not there,
     because a kill came between the checkpoint and its evaluation, it is made before training goes

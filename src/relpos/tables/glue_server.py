@@ -95,7 +95,12 @@ def layout() -> list[Answers]:
         bounds = tuple(task["range"]) if task["range"] is not None else None
         result.append(
             Answers(
-                line["file"], line["column"], int(line["rows"]), labels, bounds, line["constant"]
+                line["file"],
+                line["column"],
+                int(line["rows"]),
+                labels,
+                bounds,
+                line["constant"],
             )
         )
     return result

@@ -165,7 +165,10 @@ def _apart(trial: Trial, *arguments: object) -> str | None:
     say("relpos: trying programs on this GPU in a process of their own, once: some ten seconds")
     command = [sys.executable, "-P", "-c", f"from {__name__} import answer; answer()"]
     done = subprocess.run(
-        command, input=pickle.dumps((trial, arguments)), capture_output=True, check=False
+        command,
+        input=pickle.dumps((trial, arguments)),
+        capture_output=True,
+        check=False,
     )
     if done.returncode < 0:
         return f"the process that tried it was ended by {signal.Signals(-done.returncode).name}"
@@ -248,7 +251,12 @@ def allowed(plain: Tensor, exact: Tensor, dtype: torch.dtype) -> float:
 
 
 def results(
-    kernel: ModuleType, kind: Kind, n: int, padded: bool, rate: float, dtype: torch.dtype
+    kernel: ModuleType,
+    kind: Kind,
+    n: int,
+    padded: bool,
+    rate: float,
+    dtype: torch.dtype,
 ) -> dict[str, Tensor]:
     """Output and gradients in float64 by name."""
     full = (BATCH, HEADS, n, kind.head_dim)
