@@ -109,27 +109,15 @@ Seeds = Annotated[int, between(1, 1000)] | list[Natural]
 """How many, or which. Each is a training, and its plan is made before the first one begins."""
 LARGEST = 2**63 - 1
 """The largest whole number that torch, numpy and the counter hash take."""
-PLAIN: Mapping[object, tuple[str, Callable[[object], bool]]] = {
-    int: (
-        "a whole number",
-        lambda value: (
-            isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
-        ),
-    ),
-    float: (
-        "a number",
-        lambda value: (isinstance(value, float) and math.isfinite(value)) or PLAIN[int][1](value),
-    ),
-    bool: ("true or false", lambda value: isinstance(value, bool)),
-    # `account=1234` is a word, too; YAML takes it for a number.
-    str: (
-        "a word",
-        lambda value: isinstance(value, str | int | float) and not isinstance(value, bool),
-    ),
-    Path: ("a path", lambda value: isinstance(value, str | Path)),
-    types.NoneType: ("null", lambda value: value is None),
+PLAIN: Mapping[object, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a word",
+    Path: "a path",
+    types.NoneType: "null",
 }
-"""Type → its name in messages, and whether it takes a value."""
+"""Type → its name in messages."""
 
 
 def check(key: str, value: object, annotation: object) -> None:
@@ -288,7 +276,7 @@ def fits(value: object, annotation: object) -> bool:
     if origin is Literal:
         return any(value == word and type(value) is type(word) for word in args)
     if annotation in PLAIN:
-        return PLAIN[annotation][1](value)
+        return _is_plain(value, annotation)
     if origin is tuple and Ellipsis not in args:
         return _is_list(value) and len(value) == len(args) and all(map(fits, value, args))
     if origin in (list, tuple, Sequence):
@@ -298,6 +286,20 @@ def fits(value: object, annotation: object) -> bool:
     if origin is Callable:  # in a configuration, a node that names it
         return callable(value) or isinstance(value, Mapping)
     return True
+
+
+def _is_plain(value: object, kind: object) -> bool:
+    """Whether a value is of a type of `PLAIN`. `account=1234` is a word, too; YAML takes it for a
+    number."""
+    if isinstance(value, bool) or value is None or kind is bool:
+        return type(value) is kind
+    if kind is str:
+        return isinstance(value, str | int | float)
+    if kind is Path:
+        return isinstance(value, str | Path)
+    if isinstance(value, int):
+        return kind in (int, float) and abs(value) <= LARGEST
+    return kind is float and isinstance(value, float) and math.isfinite(value)
 
 
 def describe(annotation: object) -> str:
@@ -325,7 +327,7 @@ def describe(annotation: object) -> str:
     if origin is Callable:
         return "{_target_: module.Class}"
     if annotation in PLAIN:
-        return PLAIN[annotation][0]
+        return PLAIN[annotation]
     return "something else"
 
 
