@@ -29,12 +29,9 @@ import numpy as np
 import numpy.typing as npt
 
 from relpos.data.documents import Document, portions, splitter
-from relpos.data.encoding import encoded
 from relpos.data.examples import ExampleSet, PairExamples, WindowExamples
 from relpos.data.heldout import ends
-from relpos.data.shuffle import ngrams_permuted
 from relpos.data.tokenizer import OURS, Marks, Tokenizer
-from relpos.data.words import Words
 from relpos.errors import RelposError, plural, say
 from relpos.files import cannot_write, opened, write_json
 from relpos.process import cores
@@ -203,11 +200,16 @@ def write_store(
     Raises:
         RelposError: there is no sentence, or the disk is full.
     """
+    from relpos.data.encoding import encoded  # for writing alone, as what shuffles
+
     folder.mkdir(parents=True, exist_ok=True)
     # First of all: a manifest that was there would vouch for half-written files.
     (folder / MANIFEST).unlink(missing_ok=True)
     words = None
     if shuffle:
+        from relpos.data.shuffle import ngrams_permuted
+        from relpos.data.words import Words
+
         words = Words(tokenizer)
     try:
         with _Writer(folder, tokenizer) as out:
