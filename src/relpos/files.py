@@ -281,7 +281,8 @@ def write_json(path: Path, content: object) -> None:
     """Writes `content` as indented JSON, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(
-            json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+            json.dumps(content, indent=1, ensure_ascii=False) + "\n",
+            encoding="utf-8",
         )
 
 

@@ -91,7 +91,9 @@ def bar(
 @contextmanager
 def _lines(title: str, total: float | None) -> Iterator[Callable[[float], None]]:
     """`bar` as lines; from a thread, because a single portion of the work may take minutes."""
-    amount, began, ended = 0.0, time.monotonic(), threading.Event()
+    amount = 0.0
+    began = time.monotonic()
+    ended = threading.Event()
     of_total = ""
     if total:
         of_total = f" of {total:,.0f}"

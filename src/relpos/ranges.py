@@ -240,7 +240,8 @@ def parsed(shape: Callable[..., T], values: Mapping[str, object]) -> T:
 
 
 def with_words(
-    values: Mapping[str, object], annotations: Mapping[str, object]
+    values: Mapping[str, object],
+    annotations: Mapping[str, object],
 ) -> dict[str, object]:
     """The values; numbers are turned into words where words are expected: YAML reads `account=1234`
     as a number. Of `Names` a single word becomes a list."""
@@ -262,7 +263,8 @@ def with_words(
 def fits(value: object, annotation: object) -> bool:
     """Whether the annotation allows the value. A bool does not count as a number, nor do infinity
     and NaN."""
-    origin, args = get_origin(annotation), get_args(annotation)
+    origin = get_origin(annotation)
+    args = get_args(annotation)
     if origin is Annotated:
         if ONE_OR_MORE in args and not _is_list(value):
             return fits(value, str)
@@ -304,7 +306,8 @@ def _is_plain(value: object, kind: object) -> bool:
 
 def describe(annotation: object) -> str:
     """The values that an annotation allows, in words."""
-    origin, args = get_origin(annotation), get_args(annotation)
+    origin = get_origin(annotation)
+    args = get_args(annotation)
     if annotation == Names:
         return f"a word or {describe(list[str])}"
     if origin is Annotated:

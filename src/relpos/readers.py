@@ -81,7 +81,8 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
             # What is no word is refused below, with its line; `<<` merges and is no key.
             if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
                 continue
-            value, quote = self.construct_object(key), (key.style or "").strip("|>")
+            value = self.construct_object(key)
+            quote = (key.style or "").strip("|>")
             written = f"{quote}{key.value}{quote}" or "nothing"
             # As Python compares keys, where 1 is 1.0, and as they will be shown, where 1 is "1".
             if before := spellings.get(value) or spellings.get(str(value)):
@@ -89,7 +90,8 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
                 if before != written:
                     problem += f", as {before} and as {written}"
                 raise yaml.constructor.ConstructorError(
-                    problem=problem, problem_mark=key.start_mark
+                    problem=problem,
+                    problem_mark=key.start_mark,
                 )
             spellings[value] = spellings[str(value)] = written
         return super().construct_mapping(node, deep)

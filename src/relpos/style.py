@@ -127,7 +127,13 @@ def band(
 
 def legend(figure: Figure, *handles: Any, **options: Any) -> None:
     """The names of the lines, to the right of the panels."""
-    figure.legend(*handles, loc="outside right upper", fontsize=8, frameon=False, **options)
+    figure.legend(
+        *handles,
+        loc="outside right upper",
+        fontsize=8,
+        frameon=False,
+        **options,
+    )
 
 
 def name_ends(axes: Axes, ends: Iterable[tuple[str, float, float, str]]) -> None:
@@ -195,7 +201,13 @@ def matrix(
     # white.
     most = float(np.nanquantile(np.abs(values), covered)) or 1.0
     axes.set_facecolor("0.8")
-    return axes.imshow(values, cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")
+    return axes.imshow(
+        values,
+        cmap="RdBu_r",
+        vmin=-most,
+        vmax=most,
+        interpolation="nearest",
+    )
 
 
 def save(figure: Any, path: Path, dpi: int = 130) -> None:

@@ -158,7 +158,17 @@ def _solve(problem: _FitProblem, log_b: Parameters, c: Parameters) -> _State:
     linear = torch.cholesky_solve(design.mT @ target, factor)
     residual = (design @ linear - target)[..., 0]
     cost = residual.square().sum(1)
-    return _State(log_b, c, away, bumps, design, factor, linear[..., 0], residual, cost)
+    return _State(
+        log_b,
+        c,
+        away,
+        bumps,
+        design,
+        factor,
+        linear[..., 0],
+        residual,
+        cost,
+    )
 
 
 def _search(problem: _FitProblem, log_b: Parameters, c: Parameters, steps: int) -> _State:
@@ -168,12 +178,14 @@ def _search(problem: _FitProblem, log_b: Parameters, c: Parameters, steps: int) 
     damping = problem.y.new_full((len(log_b),), 1e-2)
     state = _solve(problem, log_b, c)
     for _ in range(steps):
-        a, b = state.linear[:, None, :-1], state.log_b.exp()[:, None]
+        a = state.linear[:, None, :-1]
+        b = state.log_b.exp()[:, None]
         slopes = a * state.bumps * state.away * b
         jacobian = torch.cat([-slopes * state.away, 2 * slopes], 2) * problem.root[:, None]
         # Kaufman: what the linear part can make good again is no reason to move b or c.
         jacobian = jacobian - state.design @ torch.cholesky_solve(
-            state.design.mT @ jacobian, state.factor
+            state.design.mT @ jacobian,
+            state.factor,
         )
         normal = jacobian.mT @ jacobian
         diagonal = normal.diagonal(dim1=1, dim2=2)
@@ -202,7 +214,8 @@ def _search(problem: _FitProblem, log_b: Parameters, c: Parameters, steps: int) 
 
 def _one_more(problem: _FitProblem, state: _State) -> _State:
     """Adds a basis function where the residual is largest, in the width that helps most."""
-    heads, widths = len(problem.y), len(SHARPNESS)
+    heads = len(problem.y)
+    widths = len(SHARPNESS)
     # A new basis function is of most use where the others leave most.
     place = problem.offsets[state.residual.abs().argmax(1)]
     sharpness = torch.tensor(SHARPNESS, dtype=torch.float64).log().repeat(heads)[:, None]
@@ -226,7 +239,8 @@ def _started_again(problem: _FitProblem, state: _State, total: Problems) -> _Sta
     c = problem.offsets[
         torch.multinomial(bends.repeat_interleave(starts, 0), functions, generator=generator)
     ]
-    low, high = np.log(SHARPNESS[0]), np.log(SHARPNESS[-1])
+    low = np.log(SHARPNESS[0])
+    high = np.log(SHARPNESS[-1])
     # Widths are drawn evenly on the scale of their logarithms: from a word to a paragraph.
     log_b = low + (high - low) * torch.rand(c.shape, generator=generator, dtype=torch.float64)
     return _merged(problem, state, _search(repeated, log_b, c, RESTART_STEPS), unmet)

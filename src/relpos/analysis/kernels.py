@@ -43,7 +43,8 @@ DRAWS = 20  # random orders of the weights of a kernel
 
 @torch.no_grad()
 def learned_kernels(
-    model: nn.Module, k: int | None = None
+    model: nn.Module,
+    k: int | None = None,
 ) -> dict[int, Float[Tensor, "heads width"]]:
     """A kernel of 2k+1 numbers for each head, by layer from 1: what the scheme adds to the score at
     each offset, all terms added.
@@ -74,7 +75,8 @@ def draw_kernels(model: nn.Module, path: str | Path) -> bool:
     if not kernels:
         return False
     half = next(iter(kernels.values())).shape[1] // 2
-    titles, offsets = [f"layer {layer}" for layer in kernels], range(-half, half + 1)
+    titles = [f"layer {layer}" for layer in kernels]
+    offsets = range(-half, half + 1)
     heads = [of_layer.tolist() for of_layer in kernels.values()]
     figure, _ = style.by_layer(offsets, heads, titles, "added to the score by each head")
     style.save(figure, Path(path))
@@ -103,7 +105,8 @@ def _sum(call: Call, half: int, paired: bool) -> Float[Tensor, "heads 2*{half}+1
     total = torch.stack(parts).sum(0)
     # A hidden offset has a large negative number, which would flatten the figure.
     return total.masked_fill(
-        (total <= HIDDEN / 2) | call.unseen(torch.arange(-half, half + 1)), torch.nan
+        (total <= HIDDEN / 2) | call.unseen(torch.arange(-half, half + 1)),
+        torch.nan,
     )
 
 
@@ -151,11 +154,13 @@ def kind(kernel: ArrayLike) -> str:
 def kinds_by_chance(kernels: Float[np.ndarray, "kernels width"]) -> float:
     """The fraction of kernels that have a kind when the values of each are put into random order:
     what the rules find by chance. NaN stays where it is."""
-    chance, present = np.random.default_rng(0), ~np.isnan(kernels)
+    chance = np.random.default_rng(0)
+    present = ~np.isnan(kernels)
     drawn: list[str] = []
     for _ in range(DRAWS):
         # Shuffled within a kernel: the values stay, so that only their places can make a kind.
-        mixed, placed = chance.permuted(kernels, axis=1), kernels.copy()
+        mixed = chance.permuted(kernels, axis=1)
+        placed = kernels.copy()
         placed[present] = mixed[~np.isnan(mixed)]
         drawn += map(kind, placed)
     if not drawn:

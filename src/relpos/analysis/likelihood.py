@@ -52,7 +52,8 @@ def exact(model: Network) -> Iterator[Network]:
     A network without positions must give two orders of the same words the same score. In float32 it
     does to 1e-5; in bfloat16 the two would differ by 0.016.
     """
-    training, precision = model.training, torch.get_float32_matmul_precision()
+    training = model.training
+    precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     device = next(model.parameters()).device
     try:
@@ -79,7 +80,8 @@ def hidden_at(
     places: npt.NDArray[np.integer],
 ) -> Tensor:
     """rows (m, n) of ids, places (m,) → (m, hidden): the output at one token of each row."""
-    device, length = next(model.parameters()).device, rows.shape[1]
+    device = next(model.parameters()).device
+    length = rows.shape[1]
     step = max(1, BATCH_TOKENS // length)
     outputs = []
     for start in range(0, len(rows), step):
@@ -315,9 +317,11 @@ class FillMask:
         number: int,
         probability: float,
     ) -> Guess:
-        filled, tokenizer = ids.tolist(), self.tokenizer
+        filled = ids.tolist()
+        tokenizer = self.tokenizer
         filled[place] = number
         # The text for a reader leaves out the [CLS] in front and the [SEP] at the end.
-        first, last = int(filled[0] == tokenizer.cls), len(filled) - (filled[-1] == tokenizer.sep)
+        first = int(filled[0] == tokenizer.cls)
+        last = len(filled) - (filled[-1] == tokenizer.sep)
         text = tokenizer.decode_marked(filled[first:last])
         return Guess(tokenizer.piece(number), number, probability, text)

@@ -75,7 +75,8 @@ def pattern(
     if not 0 <= layer < encoder.shape.layers:
         raise RelposError(f"layer={layer + 1}: there are {encoder.shape.layers}")
     ids = random_ids(encoder, SEQUENCES, length)
-    n, calls = ids.shape[1], [call for call in record(encoder, ids) if call.layer == layer]
+    n = ids.shape[1]
+    calls = [call for call in record(encoder, ids) if call.layer == layer]
     if not calls:
         return None
     call = calls[0]
@@ -133,7 +134,8 @@ def draw_overview(patterns: Mapping[str, Pattern], columns: int = 6) -> object:
         axes.axis("off")
     for number, (name, drawn) in enumerate(patterns.items()):
         row, column = divmod(number, columns)
-        above, below = cells[2 * row][column], cells[2 * row + 1][column]
+        above = cells[2 * row][column]
+        below = cells[2 * row + 1][column]
         for axes in (above, below):
             axes.axis("on")
             axes.tick_params(labelsize=6, length=2)
@@ -191,7 +193,8 @@ def _summarised(scores: Float[Tensor, "batch heads n n"], call: Call, source: st
     scores, place = scores.detach().float(), torch.arange(scores.shape[-1])
     # A hidden token's score is a large negative number: in a mean it would drown all others.
     scores = scores.masked_fill(
-        (scores <= HIDDEN / 2) | call.unseen(place - place[:, None]), torch.nan
+        (scores <= HIDDEN / 2) | call.unseen(place - place[:, None]),
+        torch.nan,
     )
     n = len(place)
     # (H, B·(n − |o|))

@@ -111,7 +111,8 @@ def _queries_and_keys(
     attention = own.attention
     if own.block.norm_first:
         x = _in_float64(own.attention_norm, x)
-    project, sizes = attention.project, list(attention.widths.values())
+    project = attention.project
+    sizes = list(attention.widths.values())
     shift = project.weight.new_zeros(sum(sizes)) if project.bias is None else project.bias
     parts = (part.double().split(sizes) for part in (project.weight, shift))
     maps = dict(zip(attention.widths, zip(*parts, strict=True), strict=True))

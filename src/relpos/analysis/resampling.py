@@ -59,7 +59,8 @@ def pooled_interval(groups: Sequence[Floats]) -> Interval | None:
         decided = values[(values == 0) | (values == 1)]
         if len(decided):
             ends = binomtest(int(decided.sum()), len(decided)).proportion_ci(0.95, method="wilson")
-            share, weight = float(decided.mean()), len(decided) / count
+            share = float(decided.mean())
+            weight = len(decided) / count
             below += (weight * (share - float(ends.low))) ** 2
             above += (weight * (float(ends.high) - share)) ** 2
     # Not symmetric: Wilson's interval of a group near 0 or 1 is not.
@@ -86,7 +87,8 @@ def crossed_interval(
     members: dict[Hashable, list[int]] = {}
     for number, group in enumerate(groups if groups is not None else [0] * examples):
         members.setdefault(group, []).append(number)
-    above, below = np.zeros((RESAMPLES, networks)), np.zeros((RESAMPLES, networks))
+    above = np.zeros((RESAMPLES, networks))
+    below = np.zeros((RESAMPLES, networks))
     for numbers in members.values():
         drawn = chance.multinomial(
             len(numbers),

@@ -81,7 +81,8 @@ def gaps(
     vocabulary = model.encoder.embedding.words.num_embeddings
     if model.encoder.causal:  # without masks: each token is predicted from those before it
         objective = next_tokens
-    before, predicted = np.zeros(len(examples)), np.zeros(len(examples))
+    before = np.zeros(len(examples))
+    predicted = np.zeros(len(examples))
     after = {key: np.zeros(len(examples)) for key in changes}
     with exact(model):
         for batch, numbers in masked_batches(examples, vocabulary, BATCH_TOKENS, objective):

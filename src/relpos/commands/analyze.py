@@ -79,7 +79,8 @@ class Properties:
         schemes = list(self.schemes or paper)
         figure, (axes,) = style.grid(1, 1, 6.4, 0.3 * len(schemes))
         for place, name in enumerate(schemes):
-            has, row = has_properties(name), {"position": name}
+            has = has_properties(name)
+            row = {"position": name}
             for column, key in enumerate(NAMES):
                 look = {"color": "0.75", "fillstyle": "none"}
                 row[key] = "no"

@@ -327,7 +327,8 @@ def losses_table(
 
 
 def between(
-    ours: Mapping[int, Figure], first: Mapping[int, Figure]
+    ours: Mapping[int, Figure],
+    first: Mapping[int, Figure],
 ) -> tuple[Difference | None, str]:
     """The difference of two subjects' losses, and its units: seeds or documents.
 

@@ -107,7 +107,9 @@ def _measured(config: CostKeys) -> Plain:
     All examples have full length. The device is a GPU if there is one and `speed.accelerator`
     allows it.
     """
-    speed, batch, length = config.speed, config.batch, config.length
+    speed = config.speed
+    batch = config.batch
+    length = config.length
     set_threads(speed.threads)
     device = torch.device(
         "cuda" if torch.cuda.is_available() and speed.accelerator != "cpu" else "cpu"
@@ -138,7 +140,8 @@ def _measured(config: CostKeys) -> Plain:
 
     # Some schemes draw positions for each step.
     model.encoder.position.begin_step(0)
-    cuda, passes = device.type == "cuda", -(-batch // microbatch)
+    cuda = device.type == "cuda"
+    passes = -(-batch // microbatch)
     return {
         "device": torch.cuda.get_device_name()
         if cuda

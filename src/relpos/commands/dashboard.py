@@ -62,7 +62,12 @@ def build(table: Table, project: str, entity: str) -> Any:
     bars = [column for column in view.columns if column.better and column.name in logged]
     sections: Plain = {
         "Curves by row": [
-            panels.LinePlot(title=name, x="trainer/global_step", y=[metric], **by_row)
+            panels.LinePlot(
+                title=name,
+                x="trainer/global_step",
+                y=[metric],
+                **by_row,
+            )
             for name, metric in curves.items()
         ],
         "Columns by row: mean and standard error": [
@@ -78,7 +83,8 @@ def build(table: Table, project: str, entity: str) -> Any:
         "Kernels": [panels.MediaBrowser(title="kernels", media_keys=["kernels"])],
         "The table": [panels.MarkdownPanel(markdown=markdown(view))],
     }
-    group, others = f"Group == {table.name!r}", shared(table)
+    group = f"Group == {table.name!r}"
+    others = shared(table)
     return workspaces.Workspace(
         entity=entity,
         project=project,

@@ -84,7 +84,8 @@ def export(network: str, to: str, words: Positive | None) -> str:
         RelposError: `network` names no finished network, `to` has files, or `words` is given and
             the run has no snapshots.
     """
-    source, target = resolve(network), expanded(to)
+    source = resolve(network)
+    target = expanded(to)
     if is_published(source.folder):
         raise RelposError(f"network={source.folder}: this is a folder of Hugging Face already")
     revisions = {".": source}
@@ -142,7 +143,8 @@ def write(
         RelposError: the folder has files, or cannot be written.
     """
     _refuse_filled(folder)
-    architecture, causal = model.architecture, model.encoder.causal
+    architecture = model.architecture
+    causal = model.encoder.causal
     try:
         config, weights = to_huggingface(model)
     except RelposError:  # transformers has no such network; it opens ours after `import relpos`, or with the code in the folder
@@ -205,7 +207,8 @@ def card(network: Network, architecture: Architecture, config: Config) -> str:
     """
     # The run's folder may be a stranger's, so that interpolations in the file are not resolved.
     made_with = read_yaml(network.run / "config.yaml") if network.run else None
-    is_own, name = config["model_type"] == OWN, "An encoder"
+    is_own = config["model_type"] == OWN
+    name = "An encoder"
     task, example = "fill-mask", LOAD
     if architecture.outputs:
         task, example = "text-classification", CLASSIFIER

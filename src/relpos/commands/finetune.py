@@ -41,7 +41,8 @@ def finetune(content: Annotated[Content, Arguments(FinetuneConfig, FinetuneKeys)
     finished = execute(planned)
     metrics = finished.metrics
     for column, value in finished.record.columns.items():
-        constant, rows = metrics["majority"][column], metrics["examples"][column]
+        constant = metrics["majority"][column]
+        rows = metrics["examples"][column]
         say(
             f"relpos: {column} {value:.1f} on {plural(rows, 'dev example')}; the constant answer "
             f"has {constant:.1f}"
@@ -74,7 +75,9 @@ def uncounted(content: Content) -> list[str]:
         content: configuration of the fine-tuning, with its interpolations.
     """
     content, config = unresolved(content), resolved(content)
-    task, recipe, overruled = config["task"], config["recipe"], []
+    task = config["task"]
+    recipe = config["recipe"]
+    overruled = []
     defaults = {field.name: field.default for field in fields(OwnTask)}
     if "rows" in task:  # not the user's own
         return []

@@ -61,7 +61,8 @@ def order(
     values: dict[str, list[Value]] = {}
     for name, source in zip(labels(networks), networks, strict=True):
         measured = seen(Sample(source, True, threads), selected, curves, measure is not None)
-        results, course = measured.results, measured.course
+        results = measured.results
+        course = measured.course
         row: Results = {"name": name, "folder": source.name}
         if source.row:
             row["row"] = source.row

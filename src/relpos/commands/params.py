@@ -63,7 +63,8 @@ def lines(paper: str) -> list[Plain]:
             # Counted on a network, not by formulas, which might repeat a mistake of the paper.
             described = resolved(composed("params", row["overrides"].split()))
             ours = counted(parsed(Architecture, described))[row["counts"]]
-            printed, decimals = float(row["printed"]), int(row["decimals"])
+            printed = float(row["printed"])
+            decimals = int(row["decimals"])
             rounded = round(ours / 1e6, decimals) if decimals else ours
             result.append(
                 {key: row[key] for key in ("row", "overrides", "counts")}

@@ -24,7 +24,8 @@ def pretrain(content: Annotated[Content, CONFIG]) -> str:
     finished = run(content)
     # Of several processes the first writes the record, and the others may read it before.
     if (metrics := finished.metrics) and os.getenv("RANK", "0") == "0":
-        loss, perplexity = metrics["heldout_loss"], metrics["perplexity"]
+        loss = metrics["heldout_loss"]
+        perplexity = metrics["perplexity"]
         result = f"held-out loss {loss:.3f}, perplexity {perplexity:.2f}"
         if unigram := metrics.get("unigram_perplexity"):
             result += f"; knowing nothing but how often each piece occurs: {unigram:.2f}"

@@ -272,7 +272,8 @@ def show(
     from relpos.tables.rows import rows_of, with_heldout_lengths
     from relpos.tables.table import Table, made_with
 
-    printed, server = printed_numbers(experiment), dict(experiment.server)
+    printed = printed_numbers(experiment)
+    server = dict(experiment.server)
     changed = []
     for planned in plan:
         is_compared = planned.name in printed or planned.name in server

@@ -312,7 +312,8 @@ def _named(names: Sequence[str], entries: Sequence[Seen]) -> list[Seen]:
     """The runs of these names, patterns, or paths as a shell completes them."""
     chosen: set[Path] = set()
     for name in names:
-        path, pattern = str(Path(name).absolute()), name.rstrip("/")
+        path = str(Path(name).absolute())
+        pattern = name.rstrip("/")
         matching = {
             run.folder
             for run in entries

@@ -183,7 +183,8 @@ def _with_long_forms(command: str, overrides: list[str]) -> list[str]:
     result: list[str] = []
     for override in overrides:
         key, _, value = override.partition("=")
-        word, short = value.strip("'\""), SHORT.get(command, {}).get(key)
+        word = value.strip("'\"")
+        short = SHORT.get(command, {}).get(key)
         # Words that do not look like a file are names of options, which may be misspelled.
         if (
             command == "order"

@@ -28,7 +28,8 @@ from relpos.readers import Plain
 from relpos.trust import mistakes, targets
 
 NO_NAME = re.compile(
-    r"null|true|false|[-+]?(nan|inf)|[-+.\d_]*|[-+.\d_]+e[-+]?\d+|\[.*|\{.*", re.IGNORECASE
+    r"null|true|false|[-+]?(nan|inf)|[-+.\d_]*|[-+.\d_]+e[-+]?\d+|\[.*|\{.*",
+    re.IGNORECASE,
 )
 """Values that cannot be the name of an option; Hydra answers them with a traceback."""
 KEY = re.compile(r"[+]{0,2}[a-zA-Z_][\w./@:-]*")

@@ -53,14 +53,18 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
             "a fast tokenizer needs the library tokenizers: pip install transformers"
         ) from None
 
-    model, unk = tokenizer.proto, tokenizer.unk
-    kinds, trained = type(model.pieces[0]), model.trainer_spec
-    byte_fallback, suffix = trained.byte_fallback, trained.treat_whitespace_as_suffix
+    model = tokenizer.proto
+    unk = tokenizer.unk
+    kinds = type(model.pieces[0])
+    trained = model.trainer_spec
+    byte_fallback = trained.byte_fallback
+    suffix = trained.treat_whitespace_as_suffix
 
     def of_kind(kind: int) -> list[str]:
         return [piece.piece for piece in model.pieces if piece.type == kind]
 
-    symbols, controls = of_kind(kinds.USER_DEFINED), of_kind(kinds.CONTROL)
+    symbols = of_kind(kinds.USER_DEFINED)
+    controls = of_kind(kinds.CONTROL)
     _refuse_inexpressible(tokenizer, symbols, controls)
     names = [piece.piece for piece in model.pieces]
     names[unk] = UNKNOWN
@@ -99,9 +103,11 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
         splits.append(pre_tokenizers.Split(Regex("|".join(longest_first)), "isolated"))
     # A text stays whole where a piece may hold several words, or where unknown words and the space
     # between are one token.
-    inside, behaviour = slice(1, None), "merged_with_next"
+    inside = slice(1, None)
+    behaviour = "merged_with_next"
     if suffix:
-        inside, behaviour = slice(None, -1), "merged_with_previous"
+        inside = slice(None, -1)
+        behaviour = "merged_with_previous"
     if SPACE in names and not any(SPACE in name[inside] for name in names):
         splits.append(pre_tokenizers.Split(SPACE, behaviour))
     fast.pre_tokenizer = pre_tokenizers.Sequence(splits)
@@ -129,7 +135,8 @@ def _refuse_inexpressible(tokenizer: Tokenizer, symbols: list[str], controls: li
     """Raises: RelposError naming the option of the model that the library has nothing for."""
     from tokenizers import normalizers
 
-    trained, spec = tokenizer.proto.trainer_spec, tokenizer.proto.normalizer_spec
+    trained = tokenizer.proto.trainer_spec
+    spec = tokenizer.proto.normalizer_spec
     reason = ""
     if trained.model_type == WORD:
         reason = "model_type=word: unknown words that follow each other are one token"
@@ -230,8 +237,10 @@ def write_fast_tokenizer(
     special = {
         f"{role}_token": fast.id_to_token(getattr(tokenizer, role)) for role in (*NAMES, "unk")
     }
-    cls, sep = special["cls_token"], special["sep_token"]
-    end, between = [f"{sep}:0"], [f"{sep}:0"] * tokenizer.separators
+    cls = special["cls_token"]
+    sep = special["sep_token"]
+    end = [f"{sep}:0"]
+    between = [f"{sep}:0"] * tokenizer.separators
     pair_end = [f"{sep}:{second_type}"]
     if open_end:
         end, pair_end = [], []

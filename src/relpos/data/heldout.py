@@ -41,7 +41,8 @@ def ends(
     Raises:
         RelposError: the only document has too few sentences to be cut.
     """
-    counts, sizes = np.diff(documents), np.diff(sentences[documents])
+    counts = np.diff(documents)
+    sizes = np.diff(sentences[documents])
     if len(counts) == 1 and counts[0] < 2 * FEWEST:
         raise RelposError(
             f"data: the corpus has {plural(int(counts[0]), 'sentence')} in one "

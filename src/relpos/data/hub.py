@@ -195,7 +195,8 @@ def _of_arrow(path: Path, column: str) -> Iterator[Batch]:
     with decompressed(path) as file:
         if suffix(path) == ".parquet":
             source = parquet.ParquetFile(file)
-            names, batches = source.schema_arrow.names, source.iter_batches(ROWS, columns=[column])
+            names = source.schema_arrow.names
+            batches = source.iter_batches(ROWS, columns=[column])
         else:
             try:  # as `datasets` writes it
                 batches = pyarrow.ipc.open_stream(file)

@@ -92,7 +92,17 @@ class Objective:
         marks: Marks = OURS,
         step: int = 0,
     ) -> Predicted:
-        return self.of(Unmasked(input_ids, lengths, keys, seed, vocabulary, marks, step))
+        return self.of(
+            Unmasked(
+                input_ids,
+                lengths,
+                keys,
+                seed,
+                vocabulary,
+                marks,
+                step,
+            )
+        )
 
     def of(self, batch: Unmasked) -> Predicted:
         """What is predicted of these examples."""
@@ -182,7 +192,8 @@ class Masked(Objective):
         return self.first + (self.last - self.first) * step / self.steps
 
     def of(self, batch: Unmasked) -> Predicted:
-        ids, row = batch.input_ids, batch.keys[:, None]
+        ids = batch.input_ids
+        row = batch.keys[:, None]
         # Each token is drawn by itself. BERT's code chooses exactly 15 % of each row, so a token's
         # mask depends on the other tokens.
         chosen = batch.text & (batch.drawn(0) < self.rate(batch.step))

@@ -78,7 +78,8 @@ class Shapes:
     @classmethod
     def of(cls, lengths: Tensor, length: int, room: int) -> Shapes:
         """The shapes for rows like those of these lengths (rows,)."""
-        numbers, unit = lengths.double(), -(-length // (4 * MULTIPLE)) * MULTIPLE
+        numbers = lengths.double()
+        unit = -(-length // (4 * MULTIPLE)) * MULTIPLE
         n = min(-(-int(lengths.max()) // unit) * unit, length)
         return cls(float(numbers.mean()), float(numbers.std(correction=0)), n, length, room)
 
@@ -114,7 +115,8 @@ def outputs(labels: Tensor, held: Tensor | None) -> Tensor:
     if places is None:
         places = arange(labels.numel())
     is_predicted = labels.flatten()[places] != IGNORED
-    predicted, filling = places[is_predicted], places[~is_predicted]
+    predicted = places[is_predicted]
+    filling = places[~is_predicted]
     sixth = -(-len(places) // (6 * _UNIT)) * _UNIT
     return cat((predicted, filling[: max(1, -(-len(predicted) // sixth)) * sixth - len(predicted)]))
 

@@ -292,7 +292,8 @@ def _ids_of_pieces(backend: Backend) -> list[int]:
     pieces = sorted(backend.get_vocab())
     text = " ".join(pieces[:: len(pieces) // 1000 + 1]).replace("##", "").replace(SPACE, " ")
     ids: list[int] = backend.encode(
-        f"{text} Ein Müller, 12 漢字 don't", add_special_tokens=False
+        f"{text} Ein Müller, 12 漢字 don't",
+        add_special_tokens=False,
     ).ids
     return ids
 

@@ -308,7 +308,8 @@ def _parts(state: Path) -> list[str]:
     """
     try:
         parts: list[dict[str, str]] = fitted(
-            read_json(state, dict[str, object]).get("_data_files"), list[dict[str, str]]
+            read_json(state, dict[str, object]).get("_data_files"),
+            list[dict[str, str]],
         )
         names = [part["filename"] for part in parts]
     except (RelposError, KeyError) as error:

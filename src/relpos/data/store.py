@@ -99,7 +99,8 @@ class Store:
         except RelposError as error:
             raise RelposError(f"store {self.folder}: {error}; {_REMEDY}") from None
         self.verify()
-        self.vocabulary, self.marks = self.manifest.vocabulary, self.manifest.marks
+        self.vocabulary = self.manifest.vocabulary
+        self.marks = self.manifest.marks
         self.ids = self._mapped("ids.bin", self.manifest.dtype)
         self.sentences = self._mapped("sentences.bin", "<i8")
         self.documents = self._mapped("documents.bin", "<i8")

@@ -50,7 +50,8 @@ def encode(rows: TaskRows, tokenizer: Tokenizer, length: int = 128) -> Encoded:
     seconds: Sequence[Ids | None] = [None] * len(rows)
     between = 1
     if rows.sentence_b is not None:
-        seconds, between = tokenizer.encode(rows.sentence_b), tokenizer.separators
+        seconds = tokenizer.encode(rows.sentence_b)
+        between = tokenizer.separators
     if length < 4 + between:
         raise RelposError(
             f"length={length}: a pair needs at least {4 + between} positions, [CLS] "
@@ -160,7 +161,8 @@ class TuningSteps(IterableDataset[TuningStep]):
     few_shapes: bool = False
 
     def __iter__(self) -> Iterator[TuningStep]:
-        lengths, room = self.encoded.lengths, self.microbatch * self.encoded.length
+        lengths = self.encoded.lengths
+        room = self.microbatch * self.encoded.length
         shapes = None
         if self.few_shapes:
             shapes = Shapes.of(lengths, self.encoded.length, room)

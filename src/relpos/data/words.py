@@ -68,7 +68,8 @@ class Words:
     def begins(self, ids: npt.NDArray[np.integer]) -> Bools:
         """ids (…, n) of texts without special ids → (…, n): whether each piece begins a word. The
         first one does."""
-        before, piece = ids[..., :-1], ids[..., 1:]
+        before = ids[..., :-1]
+        piece = ids[..., 1:]
         inner = (
             self._spaced[piece]
             | (self._mark_first[piece] & ~self._alone[before])

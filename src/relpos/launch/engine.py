@@ -136,7 +136,8 @@ class Local(Engine):
             RelposError: there are fewer GPUs than a run takes.
         """
         names, size = gpus(), max(shape(run)[1] for run in pending)
-        shares, workers = [dict[str, str]()], max(1, cores() // size)
+        shares = [dict[str, str]()]
+        workers = max(1, cores() // size)
         speeds = [run.config.speed for run in pending]
         if names and any(speed and speed.accelerator != "cpu" for speed in speeds):
             # The last GPUs may be too few for a run and stay idle.

@@ -127,7 +127,9 @@ def displayed(standing: Standing, name: str) -> Iterator[Callable[[], list[Run]]
 
     On a terminal it also shows the picture; elsewhere it shows the runs under way every `SECONDS`.
     """
-    picture, screen, runs = Picture(standing, name), console(stderr=True), len(standing.job.runs)
+    picture = Picture(standing, name)
+    screen = console(stderr=True)
+    runs = len(standing.job.runs)
     last_report = time.monotonic()
     # Without a terminal, pictures drawn again and again would fill a log file.
     live = Live(console=screen, transient=True, auto_refresh=False) if sys.stderr.isatty() else None

@@ -87,16 +87,19 @@ class Profiles(Measure):
         return f"{name}, layer {self.layer}: F̂_P from embeddings"
 
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
-        heads, fits = results["heads"], results["fits"]
+        heads = results["heads"]
+        fits = results["fits"]
         n = len(heads[0])
         offsets = np.arange(1 - n, n)
         figure, axes = style.grid(2 * len(heads), 2 * COLUMNS, 1.9, 1.7)
         rows = []
         for number, head in enumerate(heads):
-            left, right = axes[2 * number], axes[2 * number + 1]
+            left = axes[2 * number]
+            right = axes[2 * number + 1]
             style.matrix(left, head)
             left.set_title(f"head {number + 1}: R² {toeplitz_r2(head):.2f}", fontsize=8)
-            means, values = diagonal_means(head), fits[number](offsets).tolist()
+            means = diagonal_means(head)
+            values = fits[number](offsets).tolist()
             right.plot(offsets, means, color=style.COLOURS[0], linewidth=1)
             right.plot(offsets, values, "--", color=style.COLOURS[1], linewidth=1)
             right.set_title(f"fit R² {fits[number].r2:.3f}", fontsize=8)
@@ -123,7 +126,9 @@ class Responses(Profiles):
     panel for each head."""
 
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
-        heads, fits, n = results["heads"], results["fits"], len(results["heads"][0])
+        heads = results["heads"]
+        fits = results["fits"]
+        n = len(results["heads"][0])
         offsets = np.arange(1 - n, n)
         places = sorted({round(place * (n - 1)) for place in PLACES})
         figure, axes = style.grid(len(heads), COLUMNS, 2.6, 2.0)

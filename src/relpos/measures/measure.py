@@ -284,7 +284,8 @@ def _of_file(name: str) -> Measure:
 
 
 def chosen(
-    names: Iterable[str] | None, dials: Mapping[str, object] = MappingProxyType({})
+    names: Iterable[str] | None,
+    dials: Mapping[str, object] = MappingProxyType({}),
 ) -> list[Measure]:
     """The measures of these names in this order; None: all measures. A dial sets the field of its
     name in all that have it.

@@ -105,7 +105,8 @@ class Sample:
                 f"network={self.network.folder}: held-out text is not known for a model folder; "
                 f"name it: store=FOLDER"
             )
-        store, pieces = Store(folder), self.tokenizer.size
+        store = Store(folder)
+        pieces = self.tokenizer.size
         # Ids of another tokenizer stand for other pieces, and the results would be wrong without an
         # error.
         if store.vocabulary != pieces:

@@ -134,7 +134,8 @@ class Attention(nn.Module):
         """The heads that have scores: q, k, v (B, scored, n, head_dim), or (1, scored, held,
         head_dim) → the same shape."""
         position, layer = call.position, call.layer
-        terms, scale = position.terms(layer, q, k, call.state), position.scale
+        terms = position.terms(layer, q, k, call.state)
+        scale = position.scale
         spare = 0
         if scale is None:
             q = k = None
@@ -146,7 +147,8 @@ class Attention(nn.Module):
         if spare:
             v = pad(v, (0, spare))
             terms = replace(
-                terms, value=None if terms.value is None else pad(terms.value, (0, spare))
+                terms,
+                value=None if terms.value is None else pad(terms.value, (0, spare)),
             )
         # Last, so that no scheme needs to know of it.
         if call.causal:
@@ -197,7 +199,8 @@ class Attention(nn.Module):
         if self.widths:
             y = sweeps.linear(x, self.project, self.kernel, self.training)
             parts = side_by_side(
-                y[None] if in_one_row else held.spread(y), list(self.widths.values())
+                y[None] if in_one_row else held.spread(y),
+                list(self.widths.values()),
             )
             made.update(zip(self.widths, parts, strict=True))
         # In the order of the maps: a set's order is another in each process, and with it the last

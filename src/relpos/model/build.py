@@ -94,7 +94,8 @@ def assembled(
     """The same of a position scheme and a convolution that are classes already."""
     # Before the network is built, so that it does not depend on how much that draws.
     seed = int(torch.randint(1 << 62, (), device="cpu"))
-    vocabulary, head = architecture.vocabulary, architecture.head
+    vocabulary = architecture.vocabulary
+    head = architecture.head
     encoder = Encoder(architecture.size, position, conv, vocabulary=vocabulary, kernel=kernel)
     if head.pooler:
         encoder.pooler = nn.Linear(encoder.shape.hidden, encoder.shape.hidden)
@@ -144,7 +145,8 @@ def classifier_on(
 def masked_lm_on(model: Any) -> MaskedLM:
     """The model itself if it is a masked language model; otherwise its encoder with a new head,
     drawn from torch's present seed."""
-    encoder, before = encoder_of(model), model.architecture
+    encoder = encoder_of(model)
+    before = model.architecture
     encoder.pooler = None  # nothing would train it
     if isinstance(model, MaskedLM):
         model.architecture = replace(before, head=replace(before.head, pooler=False))
@@ -219,7 +221,8 @@ def count(model: Network) -> dict[str, Any]:
         "position": encoder.position,
         "layers": encoder.layers,
     }
-    total, numbers = _parameters(model), {name: _parameters(part) for name, part in parts.items()}
+    total = _parameters(model)
+    numbers = {name: _parameters(part) for name, part in parts.items()}
     if total > MOST:
         raise RelposError(f"{total:.2e} parameters: more than {MOST:.0e} are too many")
     numbers["layers"] += _parameters(encoder.norm)

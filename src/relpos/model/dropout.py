@@ -60,7 +60,8 @@ class Examples:
         for all places of a model."""
         if n not in self._tokens:
             self._tokens[n] = counter_hash(
-                self.keys[:, None], torch.arange(n, device=self.keys.device)
+                self.keys[:, None],
+                torch.arange(n, device=self.keys.device),
             )
         return self._tokens[n]
 
@@ -169,7 +170,8 @@ def keep_bits(
 
 
 def zero_dropped(
-    x: Float[Tensor, "*shape"], bits: Int16[Tensor, "*shape"]
+    x: Float[Tensor, "*shape"],
+    bits: Int16[Tensor, "*shape"],
 ) -> Float[Tensor, "*shape"]:
     """x where `keep_bits` are set, else 0. An integer AND: multiplying by a bool tensor would first
     turn that into x's type."""

@@ -127,7 +127,8 @@ class Layer(nn.Module):
             nn.Linear(shape.hidden, block.inner(ffn), block.bias),
             nn.Linear(ffn, shape.hidden, block.bias),
         )
-        self.ffn_dropout, self.ffn_norm = Dropout(block.dropout), block.norm_of(shape.hidden)
+        self.ffn_dropout = Dropout(block.dropout)
+        self.ffn_norm = block.norm_of(shape.hidden)
 
     def forward(
         self,
@@ -193,7 +194,8 @@ class Layer(nn.Module):
         if "inner" in conv.places:
             y = self.narrow(
                 wanted.among(
-                    kept, self.block.activate(convolved(conv, "inner", self.widen(y), y, call))
+                    kept,
+                    self.block.activate(convolved(conv, "inner", self.widen(y), y, call)),
                 )
             )
         elif swept and self.block.activation == "gelu" and not self.block.glu:

@@ -117,7 +117,17 @@ def attention(
     draw = (
         Draw(0.0, 0) if dropout == 0 else Draw(dropout, fresh_key() if seed is None else fold(seed))
     )
-    y = kernels.attend("auto", q, k, v, terms, mask, draw, needed, factor)[0]
+    y = kernels.attend(
+        "auto",
+        q,
+        k,
+        v,
+        terms,
+        mask,
+        draw,
+        needed,
+        factor,
+    )[0]
     if mask is None:
         return y
     # else kernels give what means nothing, gradients too

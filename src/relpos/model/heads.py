@@ -91,7 +91,8 @@ class MaskedLM(nn.Module):
     def __init__(self, encoder: Encoder, activation: str | None = None, tied: bool = True) -> None:
         super().__init__()
         self.encoder = encoder
-        shape, words = encoder.shape, encoder.embedding.words
+        shape = encoder.shape
+        words = encoder.embedding.words
         activation = activation or encoder.activation
         self.head = Head(
             shape.hidden,
@@ -297,7 +298,8 @@ def pooled(
 
 
 def _mean(
-    x: Float[Tensor, "batch n hidden"], attention_mask: Shaped[Tensor, "batch n"] | None
+    x: Float[Tensor, "batch n hidden"],
+    attention_mask: Shaped[Tensor, "batch n"] | None,
 ) -> Float[Tensor, "batch hidden"]:
     """The mean over the real tokens of each row; zeros for a row of padding, whose outputs are no
     numbers."""
@@ -322,7 +324,8 @@ def _of_row(
         if attention_mask is None
         else attention_mask.to(torch.int64)
     )
-    columns, n = torch.zeros_like(real[:, 0]), like.shape[1]
+    columns = torch.zeros_like(real[:, 0])
+    n = like.shape[1]
     if encoder.causal:
         # The largest column of a real token, whichever side the padding is on.
         columns = (real * torch.arange(n, device=like.device)).argmax(1)

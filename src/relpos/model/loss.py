@@ -67,7 +67,9 @@ class _TiedCrossEntropy(torch.autograd.Function):
         elif ctx.swept:
             of_x, of_words, of_bias = sweeps.grad_logits_cpu(grad, scaled, table)
         else:
-            of_x, of_words, of_bias = grad @ table, grad.t() @ scaled, grad.sum(0)
+            of_x = grad @ table
+            of_words = grad.t() @ scaled
+            of_bias = grad.sum(0)
         return (
             of_x.mul_(scale),
             of_words[: ctx.vocabulary].to(words_type),
@@ -99,7 +101,8 @@ def _block_by_block(
         rows = slice(start, start + at_once)
         predicted = None if counts is None else counts[rows]
         logits, correct = _logits(x[rows], table, shift, target[rows])
-        top, chosen = logits.amax(1), logits.gather(1, correct).squeeze(1)
+        top = logits.amax(1)
+        chosen = logits.gather(1, correct).squeeze(1)
         # argmax is slow; in a training log a tie of rounded logits may count as a hit
         right += _sum(chosen == top, predicted)
         p = torch.softmax(logits, 1)
@@ -127,7 +130,9 @@ def _evaluated(x: Tensor, words: Tensor, bias: Tensor, target: Tensor) -> tuple[
     """The same two results without keeping anything for a gradient; of equal logits the first one
     is the prediction."""
     dtype = compute_dtype(x)
-    x, table, shift = x.to(dtype), words.to(dtype), bias.to(dtype)
+    x = x.to(dtype)
+    table = words.to(dtype)
+    shift = bias.to(dtype)
     total = x.new_zeros((), dtype=torch.promote_types(dtype, torch.float32))
     right = torch.zeros((), dtype=torch.int64, device=x.device)
     at_once = _rows_at_once(x)

@@ -58,4 +58,12 @@ class Shape:
     @classmethod
     def example(cls) -> Shape:
         """The small sizes that examples and tests use."""
-        return cls(heads=2, head_dim=4, hidden=8, embedding=6, layers=2, max_positions=16, ffn=12)
+        return cls(
+            heads=2,
+            head_dim=4,
+            hidden=8,
+            embedding=6,
+            layers=2,
+            max_positions=16,
+            ffn=12,
+        )

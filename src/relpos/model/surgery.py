@@ -49,7 +49,8 @@ def fold_positions(encoder: Encoder) -> None:
             f"{type(encoder.position).__name__} is more than a table of position embeddings: it "
             f"cannot be folded away"
         )
-    table, types = position_table(encoder), token_types(encoder)
+    table = position_table(encoder)
+    types = token_types(encoder)
     types.add_(table.double().mean(0).to(types.dtype))
     encoder.position = NoPosition(_shape(encoder))
 
@@ -83,7 +84,8 @@ def add_tisa(encoder: Encoder, functions: int, reused: bool = False) -> Tisa:
 
 @torch.no_grad()
 def set_tisa(
-    tisa: Tisa, values: Sequence[Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]]
+    tisa: Tisa,
+    values: Sequence[Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]],
 ) -> None:
     """Fills amplitude, sharpness and centre.
 

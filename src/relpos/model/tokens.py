@@ -76,7 +76,8 @@ class Tokens:
         return _Take.apply(x[None], torch.searchsorted(held.at, self.at))
 
     def take_heads(
-        self, x: Float[Tensor, "batch heads n width"]
+        self,
+        x: Float[Tensor, "batch heads n width"],
     ) -> Float[Tensor, "1 heads tokens width"]:
         """(B, H, n, C) → (1, H, T, C): the tokens in one row."""
         return (
@@ -86,7 +87,8 @@ class Tokens:
         )
 
     def spread_heads(
-        self, x: Float[Tensor, "1 heads tokens width"]
+        self,
+        x: Float[Tensor, "1 heads tokens width"],
     ) -> Float[Tensor, "batch heads n width"]:
         """(1, H, T, C) → (B, H, n, C), 0 at all other tokens."""
         return (
@@ -112,7 +114,8 @@ class _Split(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         first, total = grads[0], sum(ctx.widths)
-        strides, place = (*first.stride()[:-1], 1), first.storage_offset()
+        strides = (*first.stride()[:-1], 1)
+        place = first.storage_offset()
         for grad, width in zip(grads, ctx.widths, strict=True):
             there = (
                 grad.untyped_storage()._cdata == first.untyped_storage()._cdata

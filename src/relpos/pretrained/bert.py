@@ -205,7 +205,13 @@ ROBERTA = replace(
 
 def _named(model_type: str, name: str, vocabulary: int, prefix: str = ROBERTA.prefix) -> Family:
     """The same family under the names of other classes."""
-    return replace(ROBERTA, model_type=model_type, prefix=prefix, name=name, vocabulary=vocabulary)
+    return replace(
+        ROBERTA,
+        model_type=model_type,
+        prefix=prefix,
+        name=name,
+        vocabulary=vocabulary,
+    )
 
 
 XLM_R = _named("xlm-roberta", "XLMRoberta", 250002)

@@ -59,7 +59,8 @@ def stated(config: Config) -> Config:
             between the two, ours before it.
     """
     given = _MISSING | {name: value for name, value in config.items() if value is not None}
-    hidden, kinds = _HIDDEN.of(given), given["pos_att_type"]
+    hidden = _HIDDEN.of(given)
+    kinds = given["pos_att_type"]
     if given.get("embedding_size", hidden) != hidden:
         raise RelposError(
             f"embedding_size={given['embedding_size']}: only that of hidden_size={hidden} is "

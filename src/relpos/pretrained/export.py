@@ -49,7 +49,8 @@ def family_of(architecture: Architecture) -> Family:
     Raises:
         RelposError: there is none.
     """
-    size, nodes = architecture.size, (architecture.position, architecture.conv)
+    size = architecture.size
+    nodes = (architecture.position, architecture.conv)
     position, conv = (node["_target_"].rpartition(".")[2] for node in nodes)
     if size.causal:
         raise RelposError(
@@ -83,7 +84,8 @@ BY_CLASSES = {
 
 def _head(family: Family, architecture: Architecture) -> HeadLayout | None:
     """The family's head that computes the same as the network's; None for an encoder alone."""
-    own, kind = architecture.head, architecture.kind
+    own = architecture.head
+    kind = architecture.kind
     if kind == "none":
         return None
     if own.classifier != "plain":
@@ -98,7 +100,8 @@ def _head(family: Family, architecture: Architecture) -> HeadLayout | None:
         return layouts[0]
     layout = next(layout for layout in layouts if layout.head.tied == own.tied)
     of_layers = architecture.size.activation
-    needed, activation = layout.head.activation or of_layers, own.activation or of_layers
+    needed = layout.head.activation or of_layers
+    activation = own.activation or of_layers
     if activation != needed:
         raise RelposError(
             f"{family.architecture(layout)} has {needed} in its head, this network {activation}"
@@ -113,7 +116,8 @@ def _weights(
     config: Config,
 ) -> dict[str, Tensor]:
     parameters = {name: value.detach() for name, value in network.named_parameters()}
-    size, kind = network.architecture.size, network.architecture.kind
+    size = network.architecture.size
+    kind = network.architecture.kind
     # With a point in front, because names of an encoder alone begin with `pooler`.
     pooler = kind != "classifier" and any(".pooler." in f".{name}" for name in parameters)
     prefix = ""

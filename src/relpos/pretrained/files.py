@@ -149,7 +149,8 @@ def located(name: str | Path) -> Path:
 
     def fetched(*patterns: str) -> Path:
         # Without subfolders, which have other formats and training states.
-        kept, at = [CONFIG, *TOKENIZER, *patterns], revision or None
+        kept = [CONFIG, *TOKENIZER, *patterns]
+        at = revision or None
         return Path(
             snapshot_download(repository, revision=at, allow_patterns=kept, ignore_patterns="*/*")
         )

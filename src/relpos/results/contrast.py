@@ -101,7 +101,8 @@ class Prior:
             return Spread(self.variance, self.most)
         total = self.freedom + freedom
         return Spread(
-            (self.freedom * self.variance + freedom * variance) / total, min(total, self.most)
+            (self.freedom * self.variance + freedom * variance) / total,
+            min(total, self.most),
         )
 
 
@@ -270,7 +271,8 @@ def spread(rows: Mapping[str, Units], row: str, apart: Collection[str] = ()) -> 
     squares, freedom = _fit(cells, is_crossed=False)
     # A pooled spread would be too small for a noisy row and too large for a quiet one.
     if equal_spreads(cells) < ALPHA:
-        values, prior = list(pool[row].values()), _prior(cells, False)
+        values = list(pool[row].values())
+        prior = _prior(cells, False)
         if prior is None or len(values) < 2:
             return None
         return prior.moderated(float(np.var(values, ddof=1)), len(values) - 1.0)
@@ -309,7 +311,8 @@ def _fit(cells: Cells, is_crossed: bool) -> tuple[float, int]:
     for each row and, if crossed, each seed but the first. Cached for all pairs of a scale."""
     table = _table(cells)
     rows, seeds = np.nonzero(np.isfinite(table))
-    design, scores = np.eye(len(table))[rows], table[rows, seeds]
+    design = np.eye(len(table))[rows]
+    scores = table[rows, seeds]
     # The first seed has no effect of its own: with one for every row and every seed the design
     # would be singular.
     if is_crossed:

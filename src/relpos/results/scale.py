@@ -279,7 +279,9 @@ def pretraining_scale(meaning: Plain, store: str) -> Scale:
     `Value.scale`.
     """
     settings = IDLE | meaning
-    size, recipe, first = settings["size"], settings["recipe"], settings["first"]
+    size = settings["size"]
+    recipe = settings["recipe"]
+    first = settings["first"]
     layers = other_layers(size)
     label = f"{size['layers']}×{size['hidden']}"
     for key, value in layers.items():

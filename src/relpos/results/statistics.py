@@ -121,8 +121,11 @@ def clustered(
     if clusters is None:
         clusters = np.arange(len(sizes)).tolist()
     _, of_example = np.unique(clusters, return_inverse=True)
-    y, m = np.bincount(of_example, differences), np.bincount(of_example, sizes)
-    count, tokens, ratio = len(m), float(m.sum()), float(y.sum() / m.sum())
+    y = np.bincount(of_example, differences)
+    m = np.bincount(of_example, sizes)
+    count = len(m)
+    tokens = float(m.sum())
+    ratio = float(y.sum() / m.sum())
     # A single cluster has no spread: its residual is zero, and `max` keeps the factor finite.
     factor = count / max(count - 1, 1)
     return Difference(

@@ -169,7 +169,8 @@ def pretraining_values(
 ) -> Iterator[Value]:
     """The numbers of one pre-training: those of its record, and the kept results of measures of its
     networks."""
-    meaning, inputs = record.meaning, record.inputs
+    meaning = record.meaning
+    inputs = record.inputs
     shared = common(meaning)
     # A network that was trained further is compared with others that began with the same.
     if "start" in inputs:
@@ -238,7 +239,8 @@ def tuning_values(
         is_made_today: whether today's code would make these fine-tunings.
     """
     record, start = chain[0], Path(chain[-1].inputs["start"])
-    meaning, scores = record.meaning, fitted(record.metrics, DevScores)
+    meaning = record.meaning
+    scores = fitted(record.metrics, DevScores)
     base = Value(
         folder,
         "finetune",
@@ -379,7 +381,8 @@ def rates_of(settings: Plain) -> Rates:
     """
     # A run's meaning has no factor where it is 1, the rate of all other parameters.
     recipe = {"position_lr": 1.0, "conv_lr": None} | (settings.get("recipe") or {})
-    factor, conv_lr = recipe["position_lr"], recipe["conv_lr"]
+    factor = recipe["position_lr"]
+    conv_lr = recipe["conv_lr"]
     position_lr = tuple(map(float, factor)) if isinstance(factor, list) else float(factor)
     if conv_lr in (None, position_lr):
         return position_lr, None

@@ -120,7 +120,8 @@ class Estimate:
         """Operations per second of each device; None: unknown. Where no run of the stage has
         finished, that of the other ones."""
         known = [self.finished[stage]] if stage in self.finished else [*self.finished.values()]
-        operations, seconds = sum(work for work, _ in known), sum(time for _, time in known)
+        operations = sum(work for work, _ in known)
+        seconds = sum(time for _, time in known)
         return operations / seconds if seconds else self.under_way or self.measured
 
     def seconds(self, runs: Iterable[Run]) -> float | None:
@@ -170,7 +171,8 @@ def left_of(run: Run, line: Plain) -> float | None:
     """Seconds that a run under way still takes at the speed of its newest log line; None if that
     has no speed."""
     known: Plain = {"step": 0, "steps_per_second": None} | line
-    steps, speed = run.config.steps, known["steps_per_second"]
+    steps = run.config.steps
+    speed = known["steps_per_second"]
     return (steps - known["step"]) / speed if steps and speed else None
 
 

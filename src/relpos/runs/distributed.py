@@ -76,7 +76,8 @@ def place(environment: Mapping[str, str] = os.environ) -> Place | None:
         ("WORLD_SIZE", "RANK", "LOCAL_RANK"),
         ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID"),
     ):
-        world, rank = number_in(size, 1, environment, MOST), number_in(number, -1, environment)
+        world = number_in(size, 1, environment, MOST)
+        rank = number_in(number, -1, environment)
         if world > 1 and rank >= world:
             raise RelposError(f"{number}={rank}: processes are counted from 0, and {size}={world}")
         if world > 1 and rank >= 0:
@@ -232,7 +233,8 @@ def _watch(ranks: list[subprocess.Popen[bytes]], stopped: list[int]) -> tuple[li
                 if process.stdin and not process.stdin.closed:
                     ask_to_end(process)
             deadline = min(
-                deadline, time.monotonic() + (0 if signal.SIGINT in stopped[1:] else STOPPING)
+                deadline,
+                time.monotonic() + (0 if signal.SIGINT in stopped[1:] else STOPPING),
             )
         if time.monotonic() >= deadline:
             killed |= {rank for rank, process in enumerate(ranks) if process.poll() is None}

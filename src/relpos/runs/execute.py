@@ -216,7 +216,13 @@ def _execute_here(run: Run, log: bool = False) -> None:
             _record_end(run, error, seconds, log)
             raise
     with uninterrupted():
-        run.end("finished", metrics=metrics, seconds=seconds(), files=sums, **cost)
+        run.end(
+            "finished",
+            metrics=metrics,
+            seconds=seconds(),
+            files=sums,
+            **cost,
+        )
         # Last of all: until the record says so, a kill must find the checkpoint to go on from.
         shutil.rmtree(run.path / "checkpoint", ignore_errors=True)
 

@@ -251,7 +251,8 @@ def of_run(folder: Path) -> Network:
         RelposError: the run is another one, not finished, or damaged.
     """
     record = read_record(folder)
-    stage, state = record.get("stage"), record.get("state")
+    stage = record.get("stage")
+    state = record.get("state")
     # deleted after its table was written, for instance, or failed before it began
     if stage is None:
         raise RelposError(
@@ -266,7 +267,8 @@ def of_run(folder: Path) -> Network:
         raise RelposError(
             f"network={folder}: this {KINDS[stage]} is not finished (its record says {state})"
         )
-    model, name = folder / "model", folder.resolve().name
+    model = folder / "model"
+    name = folder.resolve().name
     # The weights may be missing, as in committed records: whoever only reads results needs none.
     network = Network(name, model, model / WEIGHTS, folder, record)
     if not network.is_pretraining:

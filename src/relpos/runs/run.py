@@ -272,11 +272,13 @@ def recorded(folder: Path) -> Run:
     Raises:
         RelposError: record or configuration is damaged.
     """
-    record, config = read_record(folder), read_yaml(folder / "config.yaml")
+    record = read_record(folder)
+    config = read_yaml(folder / "config.yaml")
     for key in ("stage", "meaning"):
         if key not in record:
             raise RelposError(f"damaged record {folder / 'record.json'}: no {key}")
-    place, meaning = folder.resolve(), record["meaning"]
+    place = folder.resolve()
+    meaning = record["meaning"]
     described = Description(record["stage"], place.name, meaning, config, folder=str(place))
     return described.observed(str(record.get("identity")), {})
 
@@ -487,11 +489,13 @@ def read_record(folder: Path) -> Record:
 def _impossible(record: Record) -> Iterator[str]:
     """Final metrics outside of what they can be, as `perplexity 0.5`; a metric from outside the
     package may be anything."""
-    metrics, task = record.metrics, record.meaning.get("task")
+    metrics = record.metrics
+    task = record.meaning.get("task")
     bounds: dict[str, tuple[float, float]] = dict(POSSIBLE)
     if isinstance(task, dict) and str(task.get("metric")).startswith("relpos."):
         scores = fitted(record.columns, dict[str, float])
-        metrics, bounds = metrics | scores, bounds | dict.fromkeys(scores, SCORES)
+        metrics = metrics | scores
+        bounds = bounds | dict.fromkeys(scores, SCORES)
     for name, (least, most) in bounds.items():
         value = metrics.get(name)
         if isinstance(value, int | float) and (value < least or value > most):

@@ -149,7 +149,8 @@ def logged(run: Path) -> list[Plain]:
     lines = json_lines(run / LOGGED)
     for number, line in enumerate(lines, 1):
         if not isinstance(line.get("step"), int) or not isinstance(
-            line.get("heldout_loss", 0.0), int | float
+            line.get("heldout_loss", 0.0),
+            int | float,
         ):
             raise RelposError(
                 f"{run / LOGGED}, line {number}: damaged: a step and numbers are expected"
@@ -258,7 +259,8 @@ def common(meaning: Plain) -> Plain:
 
 
 def most_shared(
-    runs: Iterable[tuple[What, str, Group]], groups: Collection[Group]
+    runs: Iterable[tuple[What, str, Group]],
+    groups: Collection[Group],
 ) -> dict[What, str]:
     """The protocol of each thing that was measured, in which it is compared: runs of several
     protocols are never mixed.

@@ -95,7 +95,9 @@ class Start:
 def fit(run: Run, parts: Parts, evaluations: int) -> pl.Trainer:
     """Trains from the newest checkpoint, or from the beginning, to the last step, behind which a
     pre-training is evaluated. Of several processes the first one writes."""
-    module, microbatch, group = parts.module, parts.microbatch, parts.module.group
+    module = parts.module
+    microbatch = parts.microbatch
+    group = parts.module.group
     config = _config(run)
 
     def note_memory(microbatch: int) -> None:
@@ -110,7 +112,8 @@ def fit(run: Run, parts: Parts, evaluations: int) -> pl.Trainer:
         # which the trainer has chosen
         tell_of_precision(config.precision, trainer.strategy.root_device)
     checkpointing = next(each for each in trainer.callbacks if isinstance(each, Checkpointing))  # type: ignore[attr-defined]
-    started, worked = time.perf_counter(), time.process_time()
+    started = time.perf_counter()
+    worked = time.process_time()
     most = -(-max(batch for _, batch, _ in config.shapes) // group.world)
     try:
         restoring = _restoring(start.checkpoint, lambda: checkpointing.has_begun)
@@ -155,7 +158,9 @@ def _start(run: Run, parts: Parts) -> Start:
     Raises:
         RelposError: the checkpoint is of another network, or the processes see different ones.
     """
-    module, microbatch, group = parts.module, parts.microbatch, parts.module.group
+    module = parts.module
+    microbatch = parts.microbatch
+    group = parts.module.group
     # The threads of its first start give the same bits as without the interruption; but what the
     # user asks for comes first.
     kept = (
@@ -322,8 +327,10 @@ def microbatch_of(run: Run, encoder: Encoder, group: Group) -> int:
     The record's is that of the first start that took less than has ever been too much; where there
     is none, half of that.
     """
-    config, speed = _config(run), _config(run).speed
-    asked, accelerator = speed.microbatch, speed.accelerator
+    config = _config(run)
+    speed = _config(run).speed
+    asked = speed.microbatch
+    accelerator = speed.accelerator
     if asked != "auto":
         return int(asked)
     recorded = [start["microbatch"] for start in _starts_with(run, "microbatch", group.world)]
@@ -347,7 +354,8 @@ def microbatch_of(run: Run, encoder: Encoder, group: Group) -> int:
 def recorder_of(run: Run, encoder: Encoder, group: Group) -> Callable[[], Recorder] | None:
     """What records the passes of a training as CUDA graphs; None unless `speed.graphs` is set, on
     one GPU with steps all alike."""
-    speed, alone = _config(run).speed, group.world == 1 and encoder.position.same_each_step
+    speed = _config(run).speed
+    alone = group.world == 1 and encoder.position.same_each_step
     return (
         CudaGraphs
         if speed.graphs and alone and speed.accelerator != "cpu" and torch.cuda.is_available()
@@ -435,6 +443,7 @@ def _origin(run: Run) -> dict[str, Any]:
     first = run.inputs.get("start", run).beginning
     if first is not run:
         known["network"] = first.name if first.is_given else first.path.name
-    tokenizer, store = made_from(run.path, "tokenizer"), made_from(run.path, "store")
+    tokenizer = made_from(run.path, "tokenizer")
+    store = made_from(run.path, "store")
     known["tokenizer"] = tokenizer.name if tokenizer else first.name
     return known | ({"data": read_yaml(store / "config.yaml").get("data")} if store else {})

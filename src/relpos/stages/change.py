@@ -82,7 +82,8 @@ def fitted_values(encoder: Encoder, functions: int, reused: bool, length: int) -
     """
     from relpos.analysis.profiles import profiles
 
-    passes, layers = encoder.shape.layers, len(encoder.layers)
+    passes = encoder.shape.layers
+    layers = len(encoder.layers)
     matrices = [profiles(encoder, layer, length) for layer in range(layers)]
     # One module serves all layers, and least squares to their mean is least squares to all of them.
     if reused:

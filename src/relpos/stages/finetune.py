@@ -154,7 +154,8 @@ class FinetuneStage(TrainingStage):
         encoded, *_ = [splits[split] for split in ("train", *task.dev.values(), *tested)]
         self.refuse_changed()
         model = self.model()
-        batch, epochs = config.batch, config.recipe.epochs
+        batch = config.batch
+        epochs = config.recipe.epochs
         steps = config.steps or authors_steps(task, len(encoded), batch, epochs)
         recorder = recorder_of(self, model.encoder, ALONE)
         module = Finetuning(
@@ -167,7 +168,8 @@ class FinetuneStage(TrainingStage):
             log_every=config.log_every,
             recorder=recorder,
         )
-        microbatch, few_shapes = microbatch_of(self, model.encoder, ALONE), recorder is not None
+        microbatch = microbatch_of(self, model.encoder, ALONE)
+        few_shapes = recorder is not None
         tuning = TuningSteps(encoded, config.seed, batch, steps, microbatch, few_shapes=few_shapes)
         return Parts(module, FinetuningData(tuning, splits), tokenizer, microbatch)
 
@@ -254,7 +256,8 @@ class FinetuneStage(TrainingStage):
     def steps(self) -> float:
         if self.config.steps:
             return float(self.config.steps)
-        task, batch = self.config.task, self.config.batch
+        task = self.config.task
+        batch = self.config.batch
         epochs = self.config.recipe.epochs or task["steps"] / -(-task["rows"] // task["batch"])
         return float(epochs * -(-task["rows"] // batch))
 

@@ -34,7 +34,8 @@ def given_run(name: str) -> GivenStage:
     Raises:
         RelposError: there is no such network.
     """
-    network, path = resolve(name), expanded(name)
+    network = resolve(name)
+    path = expanded(name)
     folder, run = network.folder, network.run
     if is_published(folder):
         # The hub's cache keeps the files of a commit in snapshots/COMMIT: the folder's name

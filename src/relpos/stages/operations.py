@@ -13,7 +13,9 @@ def forward(size: Size, length: int, vocabulary: int = 0, predicted: float = MAS
     """Operations of a forward pass, a token: 2 (4h² + 2hf) + 4nh a layer, the embedding's
     projection, the head at predicted tokens. A gated feed-forward network has 3hf in place of
     2hf."""
-    hidden, embedding, maps = size.hidden, size.embedding, 3 if size.glu else 2
+    hidden = size.hidden
+    embedding = size.embedding
+    maps = 3 if size.glu else 2
     layer = 2 * (4 * hidden**2 + maps * hidden * size.ffn) + 4 * length * hidden
     head = predicted * 2 * (hidden * embedding + embedding * vocabulary) if vocabulary else 0.0
     return float(

@@ -92,7 +92,8 @@ class PretrainStage(TrainingStage):
             position = changed_position(config["position"], keys.change)
             config |= {"position": position, "scheme": None}
         store = StoreStage.plan(
-            config, tokenizer_of(start, config["vocabulary"]) if start else None
+            config,
+            tokenizer_of(start, config["vocabulary"]) if start else None,
         )
         meaning = {key: config[key] for key in (*DIALS, "packing")} | architecture_part(config)
         # The objective is part of the recipe, under `masking`.
@@ -162,7 +163,8 @@ class PretrainStage(TrainingStage):
         from relpos.train.loggers import log_figure
 
         parts: Any = self.parts()
-        module, trainer = parts.module, fit(self, parts, self.config.evaluations)
+        module = parts.module
+        trainer = fit(self, parts, self.config.evaluations)
         if not module.group.first:
             return {}
         parameters = count(module.model)
@@ -215,7 +217,8 @@ class PretrainStage(TrainingStage):
             vocabulary = int(metrics.get("pieces", architecture.vocabulary))
         torch.manual_seed(self.config.seed)
         model: MaskedLM = build(
-            replace(architecture, vocabulary=vocabulary), self.config.speed.kernel
+            replace(architecture, vocabulary=vocabulary),
+            self.config.speed.kernel,
         )
         return model
 

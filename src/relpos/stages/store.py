@@ -38,7 +38,8 @@ class StoreStage(Stage):
         """
         config = resolved(content)
         corpus = corpus_of(config)
-        source, name = corpus.source, type(corpus.source).__name__.lower()
+        source = corpus.source
+        name = type(corpus.source).__name__.lower()
         tokenizer = tokenizer or TokenizerStage.plan(config, corpus)
         meaning: Plain = {"heldout": source.heldout}
         # The run's name says so, too: two stores of one text would differ by their hash alone.

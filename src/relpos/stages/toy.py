@@ -53,5 +53,6 @@ def corpus_of(config: Content) -> Corpus:
     source = instantiate(config["data"], "data")
     if not isinstance(source, Toy):
         return Corpus(source, {})
-    name, seed = f"seed{source.seed}", {"seed": source.seed}
+    name = f"seed{source.seed}"
+    seed = {"seed": source.seed}
     return Corpus(source, {"toy": ToyStage.of(name, source.identity() or {}, seed)})

@@ -64,7 +64,8 @@ def draw(folder: Path, rows: Sequence[Row], claims: Claims, measure: str) -> Non
         claims: whose differences are drawn.
         measure: `loss` or `order`.
     """
-    courses, ranks = courses_of(rows, claims, measure), agreements(rows, measure)
+    courses = courses_of(rows, claims, measure)
+    ranks = agreements(rows, measure)
     if not courses:
         return
     numbers: dict[str, dict[str, dict[int, object]]] = {}
@@ -117,7 +118,8 @@ def agreements(rows: Sequence[Row], measure: str) -> dict[int, Agreement]:
     result = {}
     units = _units(counted, measure)
     for percent in list(units)[:-1]:
-        then, last = units[percent], units[max(units)]
+        then = units[percent]
+        last = units[max(units)]
         names = [name for name in then if name in last]
         if len(names) >= FEWEST:
             early, late = (

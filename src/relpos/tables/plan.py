@@ -83,7 +83,8 @@ def plan_table(
     typed = None if may_use_network else {*map(key_of, overrides)}
     if typed is not None and not typed & {*NETWORK_KEYS} and is_remote(experiment.network or "???"):
         raise _asks_for_network(
-            f"table {experiment.name}, network: {experiment.network}", "network=…"
+            f"table {experiment.name}, network: {experiment.network}",
+            "network=…",
         )
     network = _network_of(experiment, overrides)
     result = []

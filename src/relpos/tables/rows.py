@@ -99,7 +99,8 @@ def values_of(planned: PlannedRow) -> Iterator[Value]:
 
 
 def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
-    several, runs = len(planned.pretrainings) > 1, list(_runs(planned))
+    several = len(planned.pretrainings) > 1
+    runs = list(_runs(planned))
     columns: dict[str, Column] = {}
     parts: dict[str, tuple[int, int]] = {}
     tasks: dict[str, list[Run]] = {}
@@ -184,7 +185,8 @@ def _with_order(
 
 def measured_values(measurement: Measurement, results: Results) -> Iterator[Value]:
     """The values that the results of a measurement give."""
-    run, percent = measurement.pretraining, measurement.percent
+    run = measurement.pretraining
+    percent = measurement.percent
     seed = run.config.seed
     base = Value(run.path, "pretrain", "", 0.0, pretrain_seed=seed, percent=percent)
     return figure_values(base, [measurement.measure], results)
@@ -204,7 +206,8 @@ def order_columns(
     """
     columns, by_name = {}, measured_columns()
     for name in names:
-        of_column, metric = select(values, column=name), by_name[name][1].metric
+        of_column = select(values, column=name)
+        metric = by_name[name][1].metric
         columns[name] = column(of_column, states, len(states) > 1, metric)
     return columns
 
@@ -309,7 +312,8 @@ def constant_phase(runs: Sequence[Run]) -> dict[int, Curve]:
     for run in runs:
         # A first phase of shorter texts has fewer tokens a step.
         if run.is_pretraining and run.state == "finished" and "first" not in run.meaning:
-            recipe, end = Recipe.of(run.meaning["recipe"]), run.meaning["steps"]
+            recipe = Recipe.of(run.meaning["recipe"])
+            end = run.meaning["steps"]
             if recipe.schedule != "linear":
                 end = recipe.decay_start(end)
             tokens = run.meaning["batch"] * run.meaning["length"]
@@ -338,9 +342,11 @@ def column(values: Sequence[Value], states: Sequence[str], several: bool, metric
     first, n_collapsed = values[0], 0
     figures = [value.figure for value in values if value.figure is not None]
     if figures:
-        examples, interval = figures[0].n, _of_figures(figures, result, first.column)
+        examples = figures[0].n
+        interval = _of_figures(figures, result, first.column)
     else:
-        examples, interval = first.examples, interval_of_answers(values) or result.interval
+        examples = first.examples
+        interval = interval_of_answers(values) or result.interval
         if first.majority is not None:
             # Not `==`, because × 100 and a mean of two metrics leave a rounding error.
             n_collapsed = sum(value.value <= first.majority + 1e-9 for value in values)

@@ -325,7 +325,9 @@ def made_with(plan: Iterable[PlannedRow]) -> str:
     commit 849145d.`, or empty.
     """
     runs = {run.path: run for row in plan for run in row.runs}  # rows may share a run
-    machines, versions, commits = Counter[str](), Counter[str](), Counter[str]()
+    machines = Counter[str]()
+    versions = Counter[str]()
+    commits = Counter[str]()
     for run in runs.values():
         if run.state != "finished":
             continue

@@ -207,7 +207,13 @@ def columns(
 
     The answers on the dev splits are written to a folder `dev` beside the predictions.
     """
-    result = Scores(columns={}, majority={}, examples={}, parts={}, classes={})
+    result = Scores(
+        columns={},
+        majority={},
+        examples={},
+        parts={},
+        classes={},
+    )
     for column, split in task.dev.items():
         rows = splits[split]
         assert rows.labels is not None
@@ -285,7 +291,8 @@ def write_answers(path: Path, predictions: ArrayLike, targets: ArrayLike) -> Non
     """Writes predicted classes or values beside the right ones: one line for each dev example, in
     the order of the file."""
     rows = np.stack(
-        [np.asarray(predictions, np.float64), np.asarray(targets, np.float64)], 1
+        [np.asarray(predictions, np.float64), np.asarray(targets, np.float64)],
+        1,
     ).tolist()
     # Nine digits tell any two float32 numbers apart.
     lines = (f"{prediction:.9g}\t{target:.9g}" for prediction, target in rows)

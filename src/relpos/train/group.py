@@ -194,7 +194,13 @@ def join(rank: int, world: int, local: int, accelerator: str = "auto") -> Group:
         os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
         store = _met(rank, world)
         backend, patience = ("nccl", timedelta(seconds=LONG)) if gpus else ("gloo", DAY)
-        dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=patience)
+        dist.init_process_group(
+            backend,
+            store=store,
+            rank=rank,
+            world_size=world,
+            timeout=patience,
+        )
         atexit.register(_leave)
         _joined = Group(rank, world, local, store)
     return _joined
@@ -207,7 +213,8 @@ def _met(rank: int, world: int) -> dist.Store:
     Raises:
         RelposError: names those that did not come, and how long this one has waited.
     """
-    address, port = os.environ["MASTER_ADDR"], number_in("MASTER_PORT", 0, most=65_535)
+    address = os.environ["MASTER_ADDR"]
+    port = number_in("MASTER_PORT", 0, most=65_535)
     what = f"process {rank} of {world} waits at {address}:{port} for"
     names = [str(other) for other in range(world)]
     # Whoever waits for the place itself is in torch's hands, and can say nothing.

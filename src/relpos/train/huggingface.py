@@ -99,7 +99,8 @@ class RelposForMaskedLM(_WithHead):
         """The linear map to the logits: of the word table, or of the head's own, and the head's
         bias."""
         linear = nn.Linear(1, 1, device="meta")
-        linear.weight, linear.bias = nn.Parameter(self._table()), self.head.bias
+        linear.weight = nn.Parameter(self._table())
+        linear.bias = self.head.bias
         linear.out_features, linear.in_features = linear.weight.shape
         return linear
 
@@ -115,7 +116,8 @@ class RelposForMaskedLM(_WithHead):
         words: nn.Embedding = super().resize_token_embeddings(*arguments, **options)
         if new := words.num_embeddings - len(self.head.bias):
             self.head.bias = nn.Parameter(
-                functional.pad(self.head.bias.detach(), (0, new)), self.head.bias.requires_grad
+                functional.pad(self.head.bias.detach(), (0, new)),
+                self.head.bias.requires_grad,
             )
         return words
 
@@ -125,7 +127,8 @@ class RelposForMaskedLM(_WithHead):
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         return super()._loss(
-            logits, at_outputs(self.encoder.network, labels.view(logits.shape[:2]))
+            logits,
+            at_outputs(self.encoder.network, labels.view(logits.shape[:2])),
         )
 
 
@@ -157,7 +160,9 @@ class RelposForSequenceClassification(_WithHead):
 
     def _adopt(self, made: Any) -> None:
         super()._adopt(made)
-        self.pooler, self.dropout, self.classifier = made.pooler, made.dropout, made.classifier
+        self.pooler = made.pooler
+        self.dropout = made.dropout
+        self.classifier = made.classifier
         self.dense, self.dense_dropout, self.mean = made.dense, made.dense_dropout, made.mean
 
     def _logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:

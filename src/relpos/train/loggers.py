@@ -201,7 +201,8 @@ def wandb_logger(
         experiment = wandb.init(settings=settings, **arguments | {"mode": "offline"})
     _open.append(experiment)
     return WandbLogger(
-        experiment=experiment, prefix="" if run["job_type"] == "pretrain" else run["job_type"]
+        experiment=experiment,
+        prefix="" if run["job_type"] == "pretrain" else run["job_type"],
     )
 
 

@@ -98,7 +98,8 @@ class Recipe:
         }
         # Names, because a bias is also a parameter of modules that are no linear maps.
         exempt |= {id(p) for name, p in model.named_parameters() if name.endswith("bias")}
-        multiplier, matrices = self.multipliers(model), self.matrices(model)
+        multiplier = self.multipliers(model)
+        matrices = self.matrices(model)
         # By id: tensors compare element by element.
         by_muon = {id(p) for p in matrices}
         rest = [p for p in model.parameters() if id(p) not in by_muon]
@@ -137,7 +138,8 @@ class Recipe:
             return []
         layers = [layer for layer in model.modules() if isinstance(layer, Layer)]
         maps = [part for layer in layers for part in layer.modules() if isinstance(part, nn.Linear)]
-        besides, weights = self.multipliers(model), [part.get_parameter("weight") for part in maps]
+        besides = self.multipliers(model)
+        weights = [part.get_parameter("weight") for part in maps]
         return [weight for weight in weights if id(weight) not in besides]
 
     def multipliers(self, model: nn.Module) -> dict[int, float]:
@@ -183,7 +185,8 @@ class Recipe:
     ) -> torch.optim.lr_scheduler.LambdaLR:
         """Linear from 0 (the first update) to `lr`, which stays until `decay_start`, then linear to
         0 at the last step."""
-        warmup, start = self.warmup_steps(steps), self.decay_start(steps)
+        warmup = self.warmup_steps(steps)
+        start = self.decay_start(steps)
 
         # A factor and not a rate: each group keeps its own multiple.
         def factor(step: int) -> float:

@@ -196,7 +196,15 @@ class PretrainingData(StepsData):
             "objective": objective,
             "few_shapes": few_shapes,
         }
-        self.steps = Steps(examples, seed, batch, microbatch, store.vocabulary, stop=steps, **place)
+        self.steps = Steps(
+            examples,
+            seed,
+            batch,
+            microbatch,
+            store.vocabulary,
+            stop=steps,
+            **place,
+        )
         phases = [self.steps]
         if first:
             packing = first.get("packing") or packing
@@ -236,7 +244,8 @@ class PretrainingData(StepsData):
         total, predicted = 0.0, 0
         for batch in batches:
             labels = batch.labels[batch.labels != IGNORED]
-            total, predicted = total + float(losses[labels].sum()), predicted + len(labels)
+            total = total + float(losses[labels].sum())
+            predicted = predicted + len(labels)
         return total / max(1, predicted)
 
     def val_dataloader(self) -> DataLoader[MicroBatch]:

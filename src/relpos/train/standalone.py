@@ -134,7 +134,8 @@ def _relative(module: str, text: str, own: frozenset[str]) -> tuple[str, list[st
             continue
         statements = []
         for alias in node.names:
-            home, called = _home(base, alias.name), alias.asname or alias.name
+            home = _home(base, alias.name)
+            called = alias.asname or alias.name
             needed.append(home)
             place, name = f".{_file(home).removesuffix('.py')}", alias.name
             if home == f"{base}.{alias.name}":  # a module

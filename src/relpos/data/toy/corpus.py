@@ -34,7 +34,8 @@ def _event(chance: Chance) -> Event:
 
 def _restated(chance: Chance) -> Pair:
     """The same event in the other voice, with synonyms."""
-    event, negated = _event(chance), chance.coin(0.2)
+    event = _event(chance)
+    negated = chance.coin(0.2)
     agent = replace(event.agent, adjective=synonym(chance, event.agent.adjective))
     restated = with_synonym(chance, replace(event, agent=agent))
     voices = chance.distinct(grammar.VOICES, 2)
@@ -43,7 +44,8 @@ def _restated(chance: Chance) -> Pair:
 
 def _moved(chance: Chance) -> Pair:
     """The adverb at another place."""
-    event, adverb = _event(chance), chance.pick(lexicon.ADVERBS)
+    event = _event(chance)
+    adverb = chance.pick(lexicon.ADVERBS)
     place, other_place = chance.distinct(grammar.PLACES, 2)
     return event.active(adverb, place), event.active(adverb, other_place)
 
@@ -64,7 +66,8 @@ def _told_with_less(chance: Chance) -> Pair:
 
 def _relative(chance: Chance) -> Pair:
     """What the head of a relative clause does."""
-    event, act = _event(chance), chance.pick(lexicon.ACTS)
+    event = _event(chance)
+    act = chance.pick(lexicon.ACTS)
     if chance.coin():
         return event.subject_relative(act), event.agent.acts(act)
     return event.object_relative(act), event.patient.acts(act)

@@ -162,7 +162,8 @@ def varied(chance: Chance, event: Event) -> Event:
     """The event with phrases of any number and determiner."""
 
     def phrase(noun: str) -> Phrase:
-        plural, adjective = chance.coin(), chance.perhaps(lexicon.ADJECTIVES, 0.3)
+        plural = chance.coin()
+        adjective = chance.perhaps(lexicon.ADJECTIVES, 0.3)
         determiners = (("the", "the", "a"), ("the", "some", ""))[plural]
         return Phrase(noun, plural, chance.pick(determiners), adjective)
 

@@ -61,7 +61,8 @@ class Event:
 
     def exchange(self, words: Words) -> Words:
         """The two phrases at each other's place in a sentence; every other word stays."""
-        agent, patient = str(self.agent), str(self.patient)
+        agent = str(self.agent)
+        patient = str(self.patient)
         other = {agent: patient, patient: agent}
         pattern = rf"\b({agent}|{patient})\b"
         return re.sub(pattern, lambda phrase: other[phrase[0]], " ".join(words)).split()

@@ -49,7 +49,8 @@ def item(label: str, *sentences: Words) -> Item:
 def opinion(chance: Chance, part: str, positive: bool) -> Words:
     """Three words of praise and blame; two of them are praise where the opinion is positive, else
     blame."""
-    majority, minority = lexicon.NEGATIVE, lexicon.POSITIVE
+    majority = lexicon.NEGATIVE
+    minority = lexicon.POSITIVE
     if positive:
         majority, minority = minority, majority
 
@@ -160,7 +161,8 @@ def cola(chance: Chance, part: str) -> tuple[Item, Item]:
 
 def _any_sentence(chance: Chance, part: str) -> Words:
     event = varied(chance, an_event(chance, part))
-    adverb, place = chance.pick(lexicon.ADVERBS), chance.below(3)
+    adverb = chance.pick(lexicon.ADVERBS)
+    place = chance.below(3)
     form = chance.below(5)
     if form == 0:
         return event.active(adverb, place)
@@ -222,5 +224,6 @@ def wnli(chance: Chance, part: str) -> tuple[Item, Item]:
     event = an_event(chance, part)
     adjective, phrase = motive(chance, event)
     hypothesis = phrase.is_adjective(adjective)
-    holds, fails = event.because(adjective), event.exchanged().because(adjective)
+    holds = event.because(adjective)
+    fails = event.exchanged().because(adjective)
     return item("1", holds, hypothesis), item("0", fails, hypothesis)

@@ -77,8 +77,16 @@ def _write_items(path: Path, layout: str, items: list[Item]) -> None:
     for n, item in enumerate(items):
         values = {"n": n, "odd": 2 * n + 1, "even": 2 * n + 2, "label": item.label}
         mark = "*" * (item.label == "0")
-        a, b = item.sentences[0], item.sentences[-1]
-        lines.append("\t".join(cells).format(a=a, b=b, mark=mark, **values))
+        a = item.sentences[0]
+        b = item.sentences[-1]
+        lines.append(
+            "\t".join(cells).format(
+                a=a,
+                b=b,
+                mark=mark,
+                **values,
+            )
+        )
     _write_lines(path, lines)
 
 

@@ -43,7 +43,8 @@ class AttentionByOffset(Measure):
     def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
         """A panel for each layer and a line for each head."""
         attention = results["attention"]
-        offsets, layers = attention["offsets"], attention["mass"]
+        offsets = attention["offsets"]
+        layers = attention["mass"]
         titles = [f"layer {layer}" for layer, _ in enumerate(layers, 1)]
         title = f"{name}: fraction of attention, a line for each head"
         figure, panels = style.by_layer(offsets, layers, titles, title)
@@ -71,7 +72,8 @@ def attention_mass(model: nn.Module, ids: Tensor) -> Results:
         model: a network with an `encoder`, or an encoder itself.
         ids: (texts, n), with [CLS] and [SEP].
     """
-    encoder, n = encoder_of(model), ids.shape[1]
+    encoder = encoder_of(model)
+    n = ids.shape[1]
     device = next(model.parameters()).device
     token = torch.arange(n, device=device)
     column = token[None, :] - token[:, None] + n - 1
@@ -89,7 +91,8 @@ def attention_mass(model: nn.Module, ids: Tensor) -> Results:
     reach = min(REACH, n - 1)
     # Every token is a query once, so that the fractions of all offsets add up to 1.
     middle, tokens = n - 1, len(ids) * n
-    first, last = middle - reach, middle + reach + 1
+    first = middle - reach
+    last = middle + reach + 1
     rows = [(total / tokens).cpu() for total in sums]
     return {
         "offsets": list(range(-reach, reach + 1)),

@@ -56,14 +56,16 @@ class Kernels(Measure):
         """A panel for each layer; each kernel is named by the fixed rules of
         `relpos.analysis.kernels`."""
         kernels = results["kernels"]
-        heads, channels = kernels["head"], kernels["channel"]
+        heads = kernels["head"]
+        channels = kernels["channel"]
         if not heads and not channels:
             raise RelposError(f"{name}: {kernels['scheme']} has no kernels over the offset")
         if heads:
             title = f"{name}: added to the score"
             yield _drawing(f"kernels-{name}", title, heads, "head", kernels["layers"])
         if channels:
-            title, layers = f"{name}: depthwise kernels of the values", range(1, len(channels) + 1)
+            title = f"{name}: depthwise kernels of the values"
+            layers = range(1, len(channels) + 1)
             yield _drawing(f"depthwise-{name}", title, channels, "channel", layers)
 
 

@@ -70,7 +70,8 @@ class Lengths(Measure):
         # tokens.
         objective = next_tokens if sample.model.encoder.causal else masked
         texts = heldout_texts(sample.store, max(self.lengths), self.amount, objective)
-        precision, marks = sample.network.precision, sample.store.marks
+        precision = sample.network.precision
+        marks = sample.store.marks
         by_length = {
             str(n): loss_by_length(sample.model, texts, n, precision, marks)
             for n in sorted(self.lengths)
@@ -102,7 +103,13 @@ class Lengths(Measure):
                     axes.plot(*points[-1], "x", color=drawn.get_color(), markersize=9)
         style.logarithmic(axes, places, base=2)
         for n in trained:
-            axes.axvline(n, color="0.6", linestyle=(0, (4, 4)), linewidth=0.8, zorder=0)
+            axes.axvline(
+                n,
+                color="0.6",
+                linestyle=(0, (4, 4)),
+                linewidth=0.8,
+                zorder=0,
+            )
         label = "length in tokens (vertical line: trained at; cross: no longer sequences)"
         axes.set(xlabel=label, ylabel="held-out loss, nats per token")
         style.legend(figure)
@@ -136,9 +143,11 @@ def heldout_texts(
     most = -(-tokens // window) * window
     texts = []
     for place in enough[np.arange(count) * len(enough) // count]:
-        start, read = int(first[place]), min(int(whole[place]), most)
+        start = int(first[place])
+        read = min(int(whole[place]), most)
         ids = torch.from_numpy(np.asarray(store.ids[start : start + read]).astype(np.int64))[None]
-        lengths, keys = torch.tensor([read]), torch.tensor([int(documents[place])])
+        lengths = torch.tensor([read])
+        keys = torch.tensor([int(documents[place])])
         predicted = objective(ids, lengths, keys, HELDOUT_SEED, store.vocabulary, store.marks)
         texts.append((predicted.input_ids[0], predicted.labels[0]))
     return texts

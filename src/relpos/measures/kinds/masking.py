@@ -39,7 +39,8 @@ class Masking(Measure):
     place = 6
     columns = tuple(
         MeasuredColumn(
-            f"{quantity}_masked_{rate}", f"{quantity.replace('_', ' ')}, {rate} % masked"
+            f"{quantity}_masked_{rate}",
+            f"{quantity.replace('_', ' ')}, {rate} % masked",
         )
         for quantity in (LOSS, SHUFFLE, MIRROR)
         for rate in RATES

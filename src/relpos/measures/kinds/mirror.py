@@ -45,5 +45,6 @@ class Mirror(Measure):
     def figure(self, column: str, results: Results) -> Figure | None:
         if GAP not in results:
             return None
-        details, ends = results[f"{GAP}_by_example"], tuple(results[f"{GAP}_interval"])
+        details = results[f"{GAP}_by_example"]
+        ends = tuple(results[f"{GAP}_interval"])
         return Figure.of_examples(results[GAP], ends, details, "nats")

@@ -104,7 +104,8 @@ class Pairs(Measure):
         group = GROUPS[column]
         if "pairs" not in results or results["pairs"][group]["accuracy"] is None:
             return None
-        pooled, marks = results["pairs"][group], results["answers"][group]
+        pooled = results["pairs"][group]
+        marks = results["answers"][group]
         # From the kept answers and not from the accuracy: an interval over networks draws pairs
         # anew within paradigms.
         right = [100 * RIGHT[mark] for of_paradigm in marks.values() for mark in of_paradigm]
@@ -163,7 +164,8 @@ class PairScores:
         return {"same_words": same_words, "others": others}
 
     def _pooled(self, chosen: npt.NDArray[np.bool_]) -> Results:
-        right, names = self.right[chosen], np.array(self.paradigms)[chosen]
+        right = self.right[chosen]
+        names = np.array(self.paradigms)[chosen]
         pooled: Results = dict.fromkeys(("accuracy", "interval", "n", "ties_right", "guess"))
         pooled["n"] = len(right)
         interval = pooled_interval([right[names == name] for name in dict.fromkeys(names)])

@@ -92,7 +92,8 @@ class Removal(Measure):
         regains of each, see `compared`."""
         if not self.functions:
             raise RelposError("functions=[]: at least one is needed")
-        model, texts = self._with_head(sample), sample.texts(self.texts, self.length)
+        model = self._with_head(sample)
+        texts = sample.texts(self.texts, self.length)
         networks = variants(model, texts.shape[1] + 2, self.functions, self.seeds)
         in_order, shuffled = (
             masked_texts(texts, sample.tokenizer, HELDOUT_SEED, words)
@@ -128,7 +129,8 @@ class Removal(Measure):
             for key in rows[0]
             if key != "network"
         }
-        places, replaced = range(len(rows)), len(rows) - 2
+        places = range(len(rows))
+        replaced = len(rows) - 2
         figure, panels = style.grid(4, 4, 3.0, 0.32 * len(rows))
         for axes, (key, title) in zip(panels, PANELS.items(), strict=True):
             axes.set_title(title, fontsize=8)
@@ -169,11 +171,13 @@ def masked_texts(
         ids = texts[start : start + BATCH]
         row = torch.arange(start, start + len(ids))
         # Before the words are moved: the same tokens are masked in either order.
-        lengths, size = torch.full_like(row, ids.shape[1]), tokenizer.size
+        lengths = torch.full_like(row, ids.shape[1])
+        size = tokenizer.size
         shown, labels, _ = masked(ids, lengths, row, seed, size, marks=tokenizer.marks)
         if words is not None:
             order = _order(ids, row[:, None], words)
-            shown, labels = shown.gather(1, order), labels.gather(1, order)
+            shown = shown.gather(1, order)
+            labels = labels.gather(1, order)
         labels = nn.functional.pad(labels, (1, 1), value=IGNORED)
         batches.append((with_edges(shown, tokenizer.marks), labels))
     return batches
@@ -402,7 +406,8 @@ def train_head(
             nn.init.eye_(narrow.weight)
             if narrow.bias is not None:
                 nn.init.zeros_(narrow.bias)
-    x, y = torch.cat(features), torch.cat(targets)
+    x = torch.cat(features)
+    y = torch.cat(targets)
     optimizer = torch.optim.AdamW(head.requires_grad_(True).parameters(), lr=lr)
     steps = epochs * -(-len(x) // rows)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)

@@ -47,7 +47,8 @@ class Shuffle(Measure):
         """`shuffle_gap` {"2": nats, …, "all": nats}, `shuffle_gap_intervals`, `heldout_loss`,
         `examples`; and `by_example`, of each held-out example its predicted tokens, their loss in
         nats, and by how much shuffling all words raises it."""
-        examples, changes = sample.heldout(self.examples), shuffled(sample.words)
+        examples = sample.heldout(self.examples)
+        changes = shuffled(sample.words)
         with sample.bar("shuffled text", len(examples) * (1 + len(changes))) as advance:
             gap = gaps(sample.model, examples, changes, advance)
         return {
@@ -83,7 +84,8 @@ class Shuffle(Measure):
         places = range(len(windows))
         for number, name in enumerate(dict.fromkeys(network.name for network in measured)):
             seeds = [network.results for network in measured if network.name == name]
-            look, gaps = style.look(number), [list(seed["shuffle_gap"].values()) for seed in seeds]
+            look = style.look(number)
+            gaps = [list(seed["shuffle_gap"].values()) for seed in seeds]
             axes.plot(places, np.mean(gaps, 0), marker=".", label=name, **look)
             if len(seeds) == 1:
                 intervals = seeds[0]["shuffle_gap_intervals"].values()

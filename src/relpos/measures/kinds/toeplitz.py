@@ -59,10 +59,12 @@ class Toeplitz(Measure):
         highest R² of random tables of the size of P, and of a block, `random_block`, of `width`
         positions. And of the positions that count, the first `rows`, see `reached`: `shape` of the
         table, `r2`, `r2_off`, `chance`, `chance_off` of random ones."""
-        encoder, table = sample.encoder, position_table(sample.encoder)
+        encoder = sample.encoder
+        table = position_table(sample.encoder)
         p, cosine = products(table)
         size, features = table.shape
-        rows, width = min(reached(sample.network, size), size), min(self.block, size)
+        rows = min(reached(sample.network, size), size)
+        width = min(self.block, size)
         chance = {n: _chance(self.random, n, features) for n in {size, width, rows}}
         blocks = []
         # R² falls with the width by itself: only blocks of one width can be compared. The last one
@@ -138,7 +140,8 @@ class Toeplitz(Measure):
 
     def _of(self, name: str, result: Results) -> Drawing:
         """R² of a network's matrices as a table and two panels: F̂_P by head, and blocks of P."""
-        by_layer, width = result["F_P"], f"{result['width']} positions"
+        by_layer = result["F_P"]
+        width = f"{result['width']} positions"
         matrices = {
             "P": result["P"],
             "cosine": result["cosine"],
@@ -163,14 +166,16 @@ class Toeplitz(Measure):
         left.legend(fontsize=7, frameon=False)
         right.axhline(result["random_block"], color="0.4", linestyle="--", linewidth=0.8)
         right.set_title(
-            f"dashed: the highest of {self.random} random tables of {width}", fontsize=7
+            f"dashed: the highest of {self.random} random tables of {width}",
+            fontsize=7,
         )
         right.tick_params(axis="x", labelrotation=30)
         right.set_ylabel("R² of blocks of P")
         for axes in (left, right):
             axes.set_ylim(min(0, *axes.get_ylim()), 1.02)
         figure.suptitle(
-            f"{name}: R² of P {result['P']:.3f}, of cosines {result['cosine']:.3f}", fontsize=10
+            f"{name}: R² of P {result['P']:.3f}, of cosines {result['cosine']:.3f}",
+            fontsize=10,
         )
         return Drawing(f"toeplitz-{name}", rows, figure)
 
@@ -193,7 +198,8 @@ def reached(network: Network, whole: int) -> int:
         return whole
     stages = [(1.0, whole)]
     if "first" in meaning:
-        first, share = meaning["first"], meaning["first"]["share"]
+        first = meaning["first"]
+        share = meaning["first"]["share"]
         stages = [(share * first["batch"], int(first["length"]))]
         stages.append(((1 - share) * meaning["batch"], whole))
     lengths, weights = [], []

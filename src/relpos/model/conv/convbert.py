@@ -105,7 +105,8 @@ class ConvBert(Conv):
         mask: Mask | None,
     ) -> Float[Tensor, "batch heads n width"]:
         """r of each token → w, that of the pair i, j at [i, j − i + k]."""
-        n, k = logits.shape[2], self.width // 2
+        n = logits.shape[2]
+        k = self.width // 2
         real = torch.ones(1, n, dtype=torch.bool, device=logits.device) if mask is None else mask
         # (1 or B, 1, n, width): j is a real token
         reached = functional.pad(real, (k, k)).unfold(1, self.width, 1)[:, None]
@@ -115,7 +116,8 @@ class ConvBert(Conv):
         return torch.softmax(self._read(logits).masked_fill(~reached, masked(logits.dtype)), -1)
 
     def _read(
-        self, r: Float[Tensor, "batch heads n width"]
+        self,
+        r: Float[Tensor, "batch heads n width"],
     ) -> Float[Tensor, "batch heads n width"]:
         """What each owner has → of each query: itself, or for [i, o] the entry o of token i + o −
         k."""

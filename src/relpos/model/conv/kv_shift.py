@@ -68,7 +68,8 @@ class KvShift(Conv):
         if not self.right:
             weights = torch.cat((weights, itself), -1)
         shifted = weighted(
-            weights, hide(y, mask).unflatten(2, (self.shape.heads, -1)).transpose(1, 2)
+            weights,
+            hide(y, mask).unflatten(2, (self.shape.heads, -1)).transpose(1, 2),
         )
         return shifted.transpose(1, 2).flatten(2)
 

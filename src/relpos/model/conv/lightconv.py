@@ -77,7 +77,8 @@ class LightConv(GatedConv):
         # one mask for all examples of a step
         weights = drop(torch.softmax(self.weight[:, 0], -1), Draw(*dropout[:2]))
         y = depthwise(
-            v.transpose(1, 2).flatten(2), weights.repeat_interleave(self.shape.head_dim, 0)
+            v.transpose(1, 2).flatten(2),
+            weights.repeat_interleave(self.shape.head_dim, 0),
         )
         return y.unflatten(2, (self.shape.heads, -1)).transpose(1, 2)
 

@@ -60,7 +60,8 @@ class SeparableConv(nn.Module):
 
     @staticmethod
     def each(
-        convolutions: Sequence[SeparableConv], x: Channels
+        convolutions: Sequence[SeparableConv],
+        x: Channels,
     ) -> list[Float[Tensor, "batch n _"]]:
         """All of them on one x."""
         middle = depthwise_each(

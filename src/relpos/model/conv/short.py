@@ -31,7 +31,9 @@ class ShortConv(Conv):
 
     def __init__(self, shape: Shape, k: int, places: Iterable[str], right: bool) -> None:
         super().__init__(shape)
-        self.places, self.right, self.reads_ahead = frozenset(places), right, right and k > 0
+        self.places = frozenset(places)
+        self.right = right
+        self.reads_ahead = right and k > 0
         self.width = 2 * k + 1 if right else k + 1
         self.convolutions = nn.ModuleDict(
             {

@@ -37,7 +37,8 @@ def depthwise(
 
 
 def depthwise_each(
-    x: Channels, *kernels: tuple[Float[Tensor, "channels _"], Float[Tensor, "channels"] | None]
+    x: Channels,
+    *kernels: tuple[Float[Tensor, "channels _"], Float[Tensor, "channels"] | None],
 ) -> list[Channels]:
     """`depthwise` of one x with each (weight, bias); together they cost less than one by one."""
     dtype = compute_dtype(x)
@@ -79,7 +80,8 @@ class _Depthwise(torch.autograd.Function):
     @as_given
     def forward(ctx: Any, x: Tensor, *kernels: Any) -> tuple[Tensor, ...]:
         x = x.contiguous()
-        weights, biases = kernels[::2], kernels[1::2]
+        weights = kernels[::2]
+        biases = kernels[1::2]
         ctx.save_for_backward(x, *weights)
         ctx.biased = [bias is not None for bias in biases]
         return tuple(
@@ -120,7 +122,8 @@ def _along_columns(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
                 None if bias is None else bias.float(),
             ).bfloat16()
     # (B, C, 1, n), (C, 1, 1, 2k+1)
-    image, taps = x.transpose(1, 2)[:, :, None], weight[:, None, None]
+    image = x.transpose(1, 2)[:, :, None]
+    taps = weight[:, None, None]
     y = functional.conv2d(image, taps, bias, padding=(0, weight.shape[1] // 2), groups=len(weight))
     return y[:, :, 0].transpose(1, 2)
 
@@ -167,5 +170,6 @@ class _Weighted(torch.autograd.Function):
         grad = grad.reshape(v.shape)
         grad_weights = read_band(torch.bmm(grad, v.transpose(1, 2)), ctx.width // 2)
         return grad_weights.view(*ctx.shape[:3], ctx.width), torch.bmm(
-            band.transpose(1, 2), grad
+            band.transpose(1, 2),
+            grad,
         ).view(ctx.shape)

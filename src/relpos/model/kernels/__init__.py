@@ -59,15 +59,51 @@ def attend(
     if not plain:
         kernel = select(name, terms, v, training, q is not None, held is not None)
     if maps is not None:
-        return eager.attention(q, k, v, terms, mask, dropout, scale, maps), name_of(eager)
+        return eager.attention(
+            q,
+            k,
+            v,
+            terms,
+            mask,
+            dropout,
+            scale,
+            maps,
+        ), name_of(eager)
     if held is not None:
         if kernel is triton:
-            return triton.attention(q, k, v, terms, mask, dropout, scale, held), name_of(triton)
+            return triton.attention(
+                q,
+                k,
+                v,
+                terms,
+                mask,
+                dropout,
+                scale,
+                held,
+            ), name_of(triton)
         query, key, q, k = mapped(held.spread_heads, terms.query, terms.key, q, k)
         terms = replace(terms, query=query, key=key)
-        y, ran = attend(name, q, k, held.spread_heads(v), terms, mask, dropout, training, scale)
+        y, ran = attend(
+            name,
+            q,
+            k,
+            held.spread_heads(v),
+            terms,
+            mask,
+            dropout,
+            training,
+            scale,
+        )
         return held.take_heads(y), ran
-    return kernel.attention(q, k, v, terms, mask, dropout, scale), name_of(kernel)
+    return kernel.attention(
+        q,
+        k,
+        v,
+        terms,
+        mask,
+        dropout,
+        scale,
+    ), name_of(kernel)
 
 
 def packs(name: str, x: Tensor, n: int) -> bool:
@@ -99,7 +135,8 @@ def select(
         if name not in ("auto", name_of(kernel)) or not kernel.supports(terms, v, training):
             continue
         if kernel not in OPTIONAL or proof.holds(
-            kernel, proof.kind_of(terms, v, content, packed and kernel is triton)
+            kernel,
+            proof.kind_of(terms, v, content, packed and kernel is triton),
         ):
             return kernel
         if name != "auto":

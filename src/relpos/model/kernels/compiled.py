@@ -303,12 +303,14 @@ def backward(
     call.grad_q, call.grad_k, call.grad_v = map(_view, grads)
     sums = _sums(terms, of_pairs, grads, rest, call.parts)
     call.grad_offset, call.grad_value, call.grad_dense = map(
-        pointer, (sums.offset, sums.value, sums.dense)
+        pointer,
+        (sums.offset, sums.value, sums.dense),
     )
     call.grad_query, call.grad_key = map(pointer, (sums.query, sums.key))
     for factors, made in zip((call.query_factors, call.key_factors), sums.factors, strict=True):
         if made is not None:
-            factors.grad_x, factors.grad_table = _view(made[0]), pointer(made[1])
+            factors.grad_x = _view(made[0])
+            factors.grad_table = pointer(made[1])
     run("relpos_attention", call, of_pairs.v.dtype, backward=True)
     del alive
     return sums
@@ -371,7 +373,8 @@ def _call(
     call.p, call.columns, call.mask = map(pointer, (p, rest.columns, rest.mask))
     call.dropout = dropout
     call.offset, call.query, call.key = map(pointer, (terms.offset, terms.query, terms.key))
-    call.value, call.dense = pointer(terms.value), pointer(terms.dense)
+    call.value = pointer(terms.value)
+    call.dense = pointer(terms.dense)
     call.query_width, call.key_width = (_width(x, table) for x, table in terms.pairs)
     if terms.value is not None:
         call.value_width = len(terms.value)
@@ -431,7 +434,8 @@ def attention(
     scale: float = 1.0,
 ) -> Heads:  # fmt: skip
     """y; `scale` is the factor of q·k."""
-    dtype, terms = compute_dtype(v), terms.multiplied(narrow=True)
+    dtype = compute_dtype(v)
+    terms = terms.multiplied(narrow=True)
     if q is None or k is None:
         q = k = None
     else:

@@ -93,9 +93,11 @@ def _read(
     """The convolution kernel of each token, read at these offsets."""
     if terms.columns is not None:
         return kernel.gather(
-            -1, terms.columns[offsets + len(offsets) - 1].expand(*kernel.shape[:2], -1, -1)
+            -1,
+            terms.columns[offsets + len(offsets) - 1].expand(*kernel.shape[:2], -1, -1),
         )
-    k, outside = kernel.shape[-1] // 2, terms.outside
+    k = kernel.shape[-1] // 2
+    outside = terms.outside
     columns = (offsets.clamp(-k, k) + k).expand(*kernel.shape[:2], -1, -1)
     read = kernel.gather(-1, columns)
     return read if outside == "clamp" else read * (offsets.abs() <= k).to(kernel.dtype)

@@ -69,7 +69,8 @@ def _add_key_(s: Matrices, kernel: Kernels, outside: str) -> None:
     both edges filled."""
     # An edge differs from key to key, so that no level can be taken off a query's row: both
     # triangles are filled.
-    s, k = s.transpose(1, 2), kernel.shape[2] // 2
+    s = s.transpose(1, 2)
+    k = kernel.shape[2] // 2
     kernel = kernel.to(s.dtype)
     if outside == "clamp":
         s.addcmul_(kernel[:, :, -1:], beyond(s, k))
@@ -137,7 +138,8 @@ class _FusedAttention(torch.autograd.Function):
         grad = grad.reshape(q.shape)
         kept = signed
         if ctx.p > 0:
-            grad, kept = grad * rescale(ctx.p), signed.relu()
+            grad = grad * rescale(ctx.p)
+            kept = signed.relu()
         grad_v = torch.bmm(kept.transpose(1, 2), grad)
         grad_p = torch.bmm(grad, v.transpose(1, 2))
         if ctx.p > 0:
@@ -183,7 +185,8 @@ def attention(
     scale: float = 1.0,
 ) -> Heads:  # fmt: skip
     """y; `scale` is the factor of q·k."""
-    dtype, terms = compute_dtype(v), _hiding(terms.multiplied(), v)
+    dtype = compute_dtype(v)
+    terms = _hiding(terms.multiplied(), v)
     if terms.columns is not None:
         terms = replace(terms.by_offset(), outside="zero")  # nothing is outside
     # Without q·k a product of zeros stands in its place, so that one function serves both cases.

@@ -73,7 +73,8 @@ class _Layer(torch.autograd.Function):
         _, p = compiled.forward(of_pairs, stored, plan.rest, _by_head(y, plan.heads), plan.keep)
         needed, before = y, x
         if plan.kept is not None:
-            needed, before = y.index_select(0, plan.kept), x.index_select(0, plan.kept)
+            needed = y.index_select(0, plan.kept)
+            before = x.index_select(0, plan.kept)
         z = product(needed, output, (False, True), b_out)
         z, *first = _add_norm(before, z, gain_1, shift_1, plan, 0)
         inner = product(z, widen, (False, True))
@@ -117,7 +118,8 @@ class _Layer(torch.autograd.Function):
             gain_2,
             plan.draws[1],
         )
-        grad_z, grad_ffn = grad_z.flatten(0, -2), grad_ffn.flatten(0, -2)
+        grad_z = grad_z.flatten(0, -2)
+        grad_ffn = grad_ffn.flatten(0, -2)
         grad_inner, active, b_in_sums = sweeps_cpu.gelu_backward(
             inner,
             b_in,
@@ -136,7 +138,8 @@ class _Layer(torch.autograd.Function):
             gain_1,
             plan.draws[0],
         )
-        before, grad_out = before.flatten(0, -2), grad_out.flatten(0, -2)
+        before = before.flatten(0, -2)
+        grad_out = grad_out.flatten(0, -2)
         of_output = product(grad_out, needed, (True, False), narrow=False)
         grad_y = product(grad_out, output)
         if plan.kept is not None:
@@ -209,7 +212,15 @@ def _stored(plan: _Plan, of_pairs: Three, terms: Sequence[Tensor | None]) -> Add
     dtype = of_pairs.v.dtype
     [beta] = mapped(lambda x: x.float().contiguous(), offset)
     query_table, key_table = mapped(lambda x: x.to(dtype).contiguous()[None], *tables)
-    return Addends(beta, query, key, None, None, query_table, key_table)
+    return Addends(
+        beta,
+        query,
+        key,
+        None,
+        None,
+        query_table,
+        key_table,
+    )
 
 
 def serves(layer: Any, x: Tensor, call: Any) -> bool:
@@ -267,7 +278,17 @@ class _Given(Scheme):
 
     def __init__(self, kind: proof.Kind) -> None:
         width = kind.head_dim
-        super().__init__(Shape(2, width, 2 * width, 2 * width, 1, TRIED, 3 * width))
+        super().__init__(
+            Shape(
+                2,
+                width,
+                2 * width,
+                2 * width,
+                1,
+                TRIED,
+                3 * width,
+            )
+        )
         self.kind = kind
         sizes = {
             "offset": (kind.offset, 2, 2 * TRIED - 1),

@@ -190,5 +190,11 @@ def _compiled(compiler: str) -> bytes:
         openmp = [str(file) for file in libraries.glob("libgomp*.so*")]
         command = [compiler, *_flags(), "-fPIC", "-shared", str(SOURCE), "-o", str(made)]
         command += ["-Wl,--as-needed", *openmp, f"-L{libraries}", "-ltorch_cpu"]
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
+        subprocess.run(
+            command,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
         return made.read_bytes()

@@ -106,7 +106,8 @@ def holds(kernel: ModuleType, kind: Kind) -> bool:
     does not, one warning says so."""
     known = (kernel.__name__, kind)
     if known not in _passed:
-        name, device = kernel.__name__.rpartition(".")[2], kind.device.type
+        name = kernel.__name__.rpartition(".")[2]
+        device = kind.device.type
         said = (
             f"attention kernel {name!r} is not used on {device}: {{}}; plain torch computes instead"
         )
@@ -308,8 +309,14 @@ def results(
                 if value.shape[:3] == full[:3]
             }
     filled = {name: value for name, value in given.items() if name not in "qkv"}
-    terms = Terms(**filled, outside=kind.outside, columns=columns, reach=kind.reach)
-    draw, packed = Draw(rate, 1234567), {} if held is None else {"held": held}
+    terms = Terms(
+        **filled,
+        outside=kind.outside,
+        columns=columns,
+        reach=kind.reach,
+    )
+    draw = Draw(rate, 1234567)
+    packed = {} if held is None else {"held": held}
     y = kernel.attention(*map(given.get, "qkv"), terms, mask, draw, **packed)
     y = y if held is None else held.spread_heads(y)
     if mask is not None:  # what padding gets means nothing

@@ -174,7 +174,8 @@ def _example(name: str, width: int, dtype: torch.dtype, compiled: bool) -> list[
         normal(place, torch.arange(80 * width)).view(2, 40, width).bfloat16().to(dtype)
         for place in range(3)
     )
-    norm, draw = nn.LayerNorm(width).to(dtype), Draw(0.25, 1234567)
+    norm = nn.LayerNorm(width).to(dtype)
+    draw = Draw(0.25, 1234567)
     inputs = [x.requires_grad_(), y.requires_grad_(), *norm.parameters()]
     if name == "add_norm":
         if compiled:
@@ -229,7 +230,8 @@ def _example_linear(width: int, place: int) -> nn.Linear:
 def _example_depthwise(x: Tensor, grad: Tensor, compiled: bool) -> list[Tensor]:
     """The gradient of five weights of each channel, and on CUDA the sums that they weigh."""
     n, padded = x.shape[1], nn.functional.pad(x, (0, 0, 2, 2))
-    shifted, weight = [padded[:, r : r + n] for r in range(5)], grad[0, :5].t()
+    shifted = [padded[:, r : r + n] for r in range(5)]
+    weight = grad[0, :5].t()
     on_gpu = passes(x) is not sweeps_cpu
     if compiled:
         results = [passes(x).grad_taps(x, grad, 5)]
@@ -275,7 +277,15 @@ def add_norm(
     It is returned twice, for the next sum and for what is computed beside it: on CUDA the backward
     pass adds both gradients.
     """
-    return _SweptAddNorm.apply(x.to(y.dtype), y, norm.weight, norm.bias, norm.eps, draw, *beside)
+    return _SweptAddNorm.apply(
+        x.to(y.dtype),
+        y,
+        norm.weight,
+        norm.bias,
+        norm.eps,
+        draw,
+        *beside,
+    )
 
 
 class _Linear(torch.autograd.Function):
@@ -328,7 +338,8 @@ class _FeedForward(torch.autograd.Function):
         outer: Tensor | None,
     ) -> Tensor:
         rows, made = x.flatten(0, -2), passes(x)
-        wide, inner = rows @ widen.t(), inner.float()
+        wide = rows @ widen.t()
+        inner = inner.float()
         active = made.gelu_forward(wide, inner)
         kept = None
         if made.KEEPS_ACTIVATION:
@@ -391,7 +402,17 @@ class _Transform(torch.autograd.Function):
         wide = sweeps_cpu.product(x, matrix, (False, True))
         active = sweeps_cpu.gelu_forward(wide, shift)
         y, mean, rstd = torch.native_layer_norm(active, gain.shape, gain, bias, eps)
-        ctx.save_for_backward(x, matrix, wide, active, mean, rstd, shift, gain, bias)
+        ctx.save_for_backward(
+            x,
+            matrix,
+            wide,
+            active,
+            mean,
+            rstd,
+            shift,
+            gain,
+            bias,
+        )
         ctx.types = [part.dtype for part in (weight, *given)]
         return y
 
@@ -469,7 +490,8 @@ def logits(
 
 
 def grad_logits(
-    grad: Float[Tensor, "tokens columns"], x: Float[Tensor, "tokens embedding"]
+    grad: Float[Tensor, "tokens columns"],
+    x: Float[Tensor, "tokens embedding"],
 ) -> tuple[Float[Tensor, "columns embedding"], Float[Tensor, "columns"]]:
     """gradᵀ x and the sums of grad's columns, for CUDA: one product reads `grad` for both.
 

@@ -82,7 +82,8 @@ def norm_forward(
     draw: Draw,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """LN(x + drop(y)), the sum, and its mean and 1 / deviation by row."""
-    total, out = torch.empty_like(x), torch.empty_like(x)
+    total = torch.empty_like(x)
+    out = torch.empty_like(x)
     rows = x.shape[:-1].numel()
     mean, rstd = x.new_empty(2, rows, dtype=torch.float32)
     dropout, alive = dropout_call(x.shape, draw)
@@ -120,7 +121,8 @@ def norm_backward(
     grad_x = torch.empty_like(total)
     # without dropout both gradients are the same numbers
     grad_y = torch.empty_like(total) if draw.rate > 0 else grad_x
-    rows, width = mean.numel(), total.shape[-1]
+    rows = mean.numel()
+    width = total.shape[-1]
     parts = min(PARTS, rows)
     sums = weight.new_zeros(2, parts, width)
     dropout, alive = dropout_call(total.shape, draw)
@@ -133,8 +135,11 @@ def norm_backward(
         pointer(grad_x),
         pointer(grad_y),
     )
-    call.mean, call.rstd, call.weight = pointer(mean), pointer(rstd), pointer(weight)
-    call.grad_weight, call.grad_bias = pointer(sums[0]), pointer(sums[1])
+    call.mean = pointer(mean)
+    call.rstd = pointer(rstd)
+    call.weight = pointer(weight)
+    call.grad_weight = pointer(sums[0])
+    call.grad_bias = pointer(sums[1])
     call.dropout, call.parts, call.threads = dropout, parts, torch.get_num_threads()
     run("relpos_norm", call, total.dtype, backward=True)
     del alive
@@ -156,7 +161,15 @@ def product(
     # A sum over no rows, as in a pass without masked tokens, is written by no kernel.
     allocate = a.new_empty if depth else a.new_zeros
     out = allocate(rows, columns, dtype=a.dtype if narrow else torch.float32)
-    call = _ProductCall(rows, columns, depth, pointer(a), pointer(b), a.stride(0), b.stride(0))
+    call = _ProductCall(
+        rows,
+        columns,
+        depth,
+        pointer(a),
+        pointer(b),
+        a.stride(0),
+        b.stride(0),
+    )
     call.a_transposed, call.b_transposed = transposed
     call.bias, call.beside, call.out = map(pointer, (bias, beside, out))
     call.narrow, call.threads = narrow, torch.get_num_threads()
@@ -184,7 +197,8 @@ def gelu_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradient of `wide`, written over `grad`; the activation; the gradient of the bias,
     (parts, width), still to be summed."""
-    active, sums = torch.empty_like(wide), bias.new_zeros(min(PARTS, len(wide)), len(bias))
+    active = torch.empty_like(wide)
+    sums = bias.new_zeros(min(PARTS, len(wide)), len(bias))
     _gelu(wide, bias, grad, grad, active, sums)
     return grad, active, sums
 
@@ -198,7 +212,8 @@ def _gelu(
     sums: Tensor | None = None,
 ) -> None:
     call = _GeluCall(*x.shape, *map(pointer, (x, grad, out, again, bias, sums)))
-    call.parts, call.threads = min(PARTS, len(x)), torch.get_num_threads()
+    call.parts = min(PARTS, len(x))
+    call.threads = torch.get_num_threads()
     run("relpos_gelu", call, x.dtype, backward=grad is not None)
 
 

@@ -173,7 +173,8 @@ class _Problem:
         """The launches of `backward_columns`, each for sequences of more than FEWER tokens, and
         MOST at most: those that end in the first half of a tile of all keys have tiles of their
         own, as rows of so many tokens have."""
-        all_keys, half = self.constants["ALL"], self.tiles.columns // 2
+        all_keys = self.constants["ALL"]
+        half = self.tiles.columns // 2
         if not self.constants["HAS_MASK"] or all_keys > self.tiles.columns or half < SHORT:
             return [{"FEWER": 0, "MOST": all_keys}]
         rows, columns, warps, stages = _tiles(half, self.size, backward=True)
@@ -220,7 +221,19 @@ class _TritonAttention(torch.autograd.Function):
         read = added
         if _whole(held.n, v.element_size()):
             read = added.summed(v, mask, held)
-        problem = _Problem(content, q, k, v, read, value, mask, draw, scale, held, backward=False)
+        problem = _Problem(
+            content,
+            q,
+            k,
+            v,
+            read,
+            value,
+            mask,
+            draw,
+            scale,
+            held,
+            backward=False,
+        )
         y = torch.empty_like(v.transpose(1, 2), memory_format=torch.contiguous_format)
         heads = v.shape[1]
         top, total = (
@@ -249,7 +262,18 @@ class _TritonAttention(torch.autograd.Function):
             )
             problem.launch(programs.value_band, grid, top, total, band)
             y = (y + (band @ value.float()).transpose(1, 2)).to(y.dtype)
-        ctx.save_for_backward(q, k, v, read.dense, value, mask, y, top, total, band)
+        ctx.save_for_backward(
+            q,
+            k,
+            v,
+            read.dense,
+            value,
+            mask,
+            y,
+            top,
+            total,
+            band,
+        )
         ctx.rest, ctx.added, ctx.read = (
             (content, draw, scale, held),
             added,
@@ -274,7 +298,19 @@ class _TritonAttention(torch.autograd.Function):
         )
         (_, heads, tokens, width), batch, n = v.shape, held.batch, held.n
         whole = _whole(n, v.element_size())
-        problem = _Problem(content, q, k, v, read, value, mask, draw, scale, held, backward=True)
+        problem = _Problem(
+            content,
+            q,
+            k,
+            v,
+            read,
+            value,
+            mask,
+            draw,
+            scale,
+            held,
+            backward=True,
+        )
         grad = grad.transpose(1, 2).contiguous()  # (B, n, H, D), as y
         # Side by side as q, k and v are behind one linear map, so that the gradient of its output
         # is there already.
@@ -285,13 +321,15 @@ class _TritonAttention(torch.autograd.Function):
             of_value = grad.transpose(1, 2).float() @ value.float().t()  # (B, H, n, 2k+1): g_i·u_c
             grad_value = torch.einsum("bhnc,bnhd->cd", band, grad.float()).to(value.dtype)
         delta = torch.empty_like(top)
-        known, by = (top, total, delta, grad, of_value), strides(grad_v.transpose(1, 2))
+        known = (top, total, delta, grad, of_value)
+        by = strides(grad_v.transpose(1, 2))
         by_tile = grad_query = grad_key = ds = top  # of no meaning where there is no such term
         if whole:
             if read.dense is not None:
                 ds = v.new_empty(batch, heads, n, n)
         else:
-            rows, columns = problem.row_tiles, problem.column_tiles
+            rows = problem.row_tiles
+            columns = problem.column_tiles
             if added.offset is not None:  # tiles of padding alone are not written
                 made_of = torch.empty if mask is None else torch.zeros
                 by_tile = made_of(
@@ -359,7 +397,8 @@ def _grad_dense(problem: _Problem, known: tuple[Tensor, ...], dense: Tensor) -> 
     from relpos.model.kernels import triton_programs as programs
 
     grad = torch.empty(dense.shape, dtype=torch.float32, device=dense.device)
-    examples, heads = problem.rows // dense.shape[1] // len(dense), dense.shape[1]
+    examples = problem.rows // dense.shape[1] // len(dense)
+    heads = dense.shape[1]
     grid = len(dense) * heads, problem.row_tiles, problem.column_tiles
     problem.launch(programs.backward_dense, grid, *known, grad, numbers=(examples,))
     return grad.to(dense.dtype)
@@ -392,7 +431,8 @@ def attention(
 ) -> Heads:  # fmt: skip
     """y; q not scaled. With `held`, see `packs`, all of q, k, v, y and the kernels in the terms are
     (1, H, T, …), and where the tokens of a sequence begin is told by `held.starts`."""
-    draw, dtype = Draw(*dropout), compute_dtype(v)
+    draw = Draw(*dropout)
+    dtype = compute_dtype(v)
     if terms.query_bias is not None and (terms.query_table is None or terms.query_table.dim() != 2):
         terms = terms.multiplied()
     # Tables that all heads share and that are narrow, (rank, width), are multiplied inside.

@@ -46,7 +46,8 @@ def _drop(
     WIDTH: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr,
     KEYED: tl.constexpr, ADDS: tl.constexpr,
 ):  # fmt: skip
-    row, column = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS), tl.arange(0, PADDED)
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, PADDED)
     inside = (row[:, None] < rows) & (column[None, :] < WIDTH)
     at = row[:, None] * WIDTH + column[None, :]
     word = stirred(tl.load(WORDS + row, mask=row < rows, other=0), KEY, KEYED)
@@ -59,7 +60,9 @@ def _drop(
 
 def drop(y: Tensor, draw: Draw, x: Tensor | None = None) -> Tensor:
     """drop(y), or x + drop(y), of tensors (..., width) without gaps."""
-    out, rows, shape = torch.empty_like(y), y.shape[:-1].numel(), _norm_shape(y.shape[-1], TILE, 4)
+    out = torch.empty_like(y)
+    rows = y.shape[:-1].numel()
+    shape = _norm_shape(y.shape[-1], TILE, 4)
     dropout, constants = dropout_of(y.shape, draw, y)
     _drop[(triton.cdiv(rows, shape["ROWS"]),)](
         y if x is None else x,
@@ -80,7 +83,8 @@ def _norm_forward(
     WIDTH: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, THRESHOLD: tl.constexpr, RESCALE: tl.constexpr,
     KEYED: tl.constexpr, HAS_BESIDE: tl.constexpr,
 ):  # fmt: skip
-    row, column = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS), tl.arange(0, PADDED)
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, PADDED)
     inside = (row[:, None] < rows) & (column[None, :] < WIDTH)
     at = row[:, None] * WIDTH + column[None, :]
     y = tl.load(Y + at, mask=inside, other=0.0).to(tl.float32)
@@ -113,10 +117,12 @@ def _norm_backward(
 ):  # fmt: skip
     """Every `parts`-th tile from its own on, so that there are few sums over rows, each of them
     added up in registers."""
-    part, column = tl.program_id(0), tl.arange(0, PADDED)
+    part = tl.program_id(0)
+    column = tl.arange(0, PADDED)
     in_width = column < WIDTH
     weight = tl.load(WEIGHT + column, mask=in_width, other=0.0)[None, :]
-    of_weight, of_bias = tl.zeros([ROWS, PADDED], tl.float32), tl.zeros([ROWS, PADDED], tl.float32)
+    of_weight = tl.zeros([ROWS, PADDED], tl.float32)
+    of_bias = tl.zeros([ROWS, PADDED], tl.float32)
     of_beside = tl.zeros([ROWS, PADDED], tl.float32)
     for start in range(part * ROWS, rows, parts * ROWS):
         row = tl.arange(0, ROWS).to(tl.int64) + start
@@ -134,7 +140,8 @@ def _norm_backward(
         of_weight += grad * normal
         of_bias += grad
         grad = grad * weight
-        dot, sum = tl.sum(grad * normal, 1) / WIDTH, tl.sum(grad, 1) / WIDTH
+        dot = tl.sum(grad * normal, 1) / WIDTH
+        sum = tl.sum(grad, 1) / WIDTH
         grad_x = rstd[:, None] * (grad - sum[:, None] - normal * dot[:, None])
         tl.store(GRAD_X + at, grad_x.to(GRAD_X.dtype.element_ty), mask=inside)
         if THRESHOLD > 0:
@@ -217,7 +224,8 @@ def norm_backward(
     grad_x = torch.empty_like(total)
     # without dropout both gradients are the same numbers
     grad_y = torch.empty_like(total) if draw.rate > 0 else grad_x
-    rows, shape = mean.numel(), _norm_shape(total.shape[-1], TILE // 4, 2)
+    rows = mean.numel()
+    shape = _norm_shape(total.shape[-1], TILE // 4, 2)
     parts = min(MOST_PARTS, triton.cdiv(rows, shape["ROWS"]))
     sums = weight.new_empty(3 if beside else 2, parts, len(weight))
     dropout, constants = dropout_of(total.shape, draw, total)
@@ -251,9 +259,11 @@ def _sum_rows(
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    group, part = tl.program_id(2).to(tl.int64), tl.program_id(1)
+    group = tl.program_id(2).to(tl.int64)
+    part = tl.program_id(1)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    first, sums = part * rows_of_part, tl.zeros([ROWS, BLOCK], tl.float32)
+    first = part * rows_of_part
+    sums = tl.zeros([ROWS, BLOCK], tl.float32)
     for start in range(0, rows_of_part, ROWS):
         row = first + start + tl.arange(0, ROWS)
         inside = (row[:, None] < tl.minimum(first + rows_of_part, rows)) & (column[None, :] < WIDTH)
@@ -411,7 +421,9 @@ def _cross_entropy(
     """Two walks over a row, of which the second finds it in the cache; none over a row that does
     not count."""
     row = tl.program_id(0).to(tl.int64)
-    target, logits, column = tl.load(TARGET + row), LOGITS + row * width, tl.arange(0, BLOCK)
+    target = tl.load(TARGET + row)
+    logits = LOGITS + row * width
+    column = tl.arange(0, BLOCK)
     count = 1.0
     if COUNTED:
         count = tl.load(COUNTS + row)
@@ -446,7 +458,8 @@ def cross_entropy_(
 ) -> tuple[Tensor, Tensor]:
     """See `sweeps.cross_entropy_`."""
     losses, hits = logits.new_empty(2, len(logits), dtype=torch.float32)
-    width, block = logits.shape[1], min(COLUMNS, triton.next_power_of_2(logits.shape[1]))
+    width = logits.shape[1]
+    block = min(COLUMNS, triton.next_power_of_2(logits.shape[1]))
     _cross_entropy[(len(logits),)](
         logits,
         target,
@@ -474,7 +487,8 @@ def _taps(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    sequence, column = tl.program_id(0).to(tl.int64), tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
+    sequence = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
     place = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     in_width = column < WIDTH
     y = tl.zeros([ROWS, BLOCK], tl.float32)
@@ -491,7 +505,8 @@ def _taps(
         y += (
             x
             * tl.load(WEIGHT + column * TAPS + tap, mask=in_width, other=0.0).to(tl.float32)[
-                None, :
+                None,
+                :,
             ]
         )
     at = (sequence * n + place[:, None]) * WIDTH + column[None, :]
@@ -502,8 +517,10 @@ def _taps(
 def _grad_taps(
     X, GRAD, SUMS, n, parts, WIDTH: tl.constexpr, TAPS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    sequence, column = tl.program_id(0).to(tl.int64), tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
-    place, in_width = tl.program_id(1) * ROWS + tl.arange(0, ROWS), column < WIDTH
+    sequence = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
+    place = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    in_width = column < WIDTH
     inside = (place < n)[:, None] & in_width[None, :]
     grad = tl.load(
         GRAD + (sequence * n + place[:, None]) * WIDTH + column[None, :],

@@ -54,7 +54,8 @@ def spread_terms(
         return
     if PACKED:
         first, _, last = tokens_of(STARTS, b, n, last, PACKED)
-        QUERIES, KEYS = QUERIES + first * an, KEYS + first * bn
+        QUERIES = QUERIES + first * an
+        KEYS = KEYS + first * bn
     i, column = (
         (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None],
         tl.arange(0, COLUMNS)[None, :],
@@ -86,11 +87,15 @@ def head_by_head(
     diagonal and zeros elsewhere, in the last row a bias (H, width). To LEVEL its other columns less
     the first."""
     FIRST: tl.constexpr = 1 if LEVEL else 0
-    row, place = tl.program_id(0) + tl.zeros([WIDE], tl.int32), tl.arange(0, WIDE)
-    h, column = place // padded, place % padded + FIRST
+    row = tl.program_id(0) + tl.zeros([WIDE], tl.int32)
+    place = tl.arange(0, WIDE)
+    h = place // padded
+    column = place % padded + FIRST
     inside = (h < H) & (column < width)
-    in_table, in_bias = inside & (h == row // inner), inside & (row == H * inner)
-    table, bias = TABLE + row % inner * by_row, BIAS + h * width
+    in_table = inside & (h == row // inner)
+    in_bias = inside & (row == H * inner)
+    table = TABLE + row % inner * by_row
+    bias = BIAS + h * width
     value = tl.load(table + column * by_column, mask=in_table, other=0.0).to(tl.float32)
     if BIASED:
         value += tl.load(bias + column, mask=in_bias, other=0.0).to(tl.float32)
@@ -118,8 +123,10 @@ def of_heads(
     all blocks (H · inner, H · padded), then those of the bias (H, width) from that of the last
     row."""
     FIRST: tl.constexpr = 1 if LEVEL else 0
-    row, column = tl.program_id(0), tl.arange(0, WIDE)
-    place, inside = column - FIRST, (column >= FIRST) & (column < width)
+    row = tl.program_id(0)
+    column = tl.arange(0, WIDE)
+    place = column - FIRST
+    inside = (column >= FIRST) & (column < width)
     total = tl.zeros([WIDE], tl.float32)
     if row < inner:
         for h in range(0, H):
@@ -161,7 +168,8 @@ def collect_windows(
     row = tl.program_id(0).to(tl.int64)
     b, h = row // H, row % H
     owner = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None]
-    place, other = tl.arange(0, PADDED)[None, :], tl.arange(0, ALL)[None, :]
+    place = tl.arange(0, PADDED)[None, :]
+    other = tl.arange(0, ALL)[None, :]
     column = place + (1 if LEVEL else 0)
     ds = GRAD_SCORES + row * n * n + owner * of_owner
     seen = owner + column - K
@@ -220,7 +228,9 @@ class Windows:
                 self.kernels = x[..., 1:] - x[..., :1]
             return
         self.padded = -(-(self.width - self.level) // ALIGNED) * ALIGNED
-        self.rows, rows, columns = in_rows(x), self.heads * self.inner, self.heads * self.padded
+        self.rows = in_rows(x)
+        rows = self.heads * self.inner
+        columns = self.heads * self.padded
         blocks = x.new_empty(rows + 1, columns)
         head_by_head[(rows + 1,)](
             table, table if bias is None else bias.contiguous(), blocks, *table.stride(), self.heads, self.inner, self.width,
@@ -261,7 +271,8 @@ class Windows:
             products,
         )
         if self.bias is not None:
-            of_bias, sums = self.bias.new_empty(self.bias.shape), sum_rows(flat[None])
+            of_bias = self.bias.new_empty(self.bias.shape)
+            sums = sum_rows(flat[None])
         of_heads[(self.inner + (0 if of_bias is None else self.heads),)](
             products, sums, of_table, of_table if of_bias is None else of_bias, self.heads, self.inner, self.width, self.padded,
             LEVEL=self.level, WIDE=triton.next_power_of_2(self.width),
@@ -330,7 +341,8 @@ class Added(NamedTuple):
         if shared:
             batch, kind = 1, torch.float32
         out = torch.empty(batch, heads, n, near or n, dtype=kind, device=like.device)
-        every, columns = triton.next_power_of_2(n), triton.next_power_of_2(near or n)
+        every = triton.next_power_of_2(n)
+        columns = triton.next_power_of_2(near or n)
         rows = max(1, min(every, TILE // columns))
         real = None
         if mask is not None and not shared:

@@ -272,7 +272,8 @@ def diagonal_sums(values, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     shifted = tl.arange(0, COLUMNS)[:, None] + tl.arange(0, ROWS)[None, :]
     turned = tl.gather(values, shifted % COLUMNS, 0)
     return tl.sum(tl.where(shifted < COLUMNS, turned, 0.0), 1), tl.sum(
-        tl.where(shifted < COLUMNS, 0.0, turned), 1
+        tl.where(shifted < COLUMNS, 0.0, turned),
+        1,
     )
 
 

@@ -87,13 +87,15 @@ def neighbours(table: Tensor, query: Tensor, key: Tensor, head_dim: int, std: fl
     (positions, width), strength = table.shape, 4 * head_dim**-0.25
     # On the processor by name, as other initial values.
     with torch.device("cpu"):
-        channel, position = torch.arange(width), torch.arange(positions)[:, None]
+        channel = torch.arange(width)
+        position = torch.arange(positions)[:, None]
         head, odd = channel // head_dim, channel % 2
         place = channel % head_dim // 2 * (width // head_dim) + head
         # (width,) the angle from one position to the next
         wave = pi * positions ** -((place + 0.5) / (width // 2))
         turn = ((head // 2 + 1) * (2 * (head % 2) - 1) * wave)[:, None]
-        same, other = torch.eye(width), torch.eye(width)[channel ^ 1] * (2 * odd - 1)[:, None]
+        same = torch.eye(width)
+        other = torch.eye(width)[channel ^ 1] * (2 * odd - 1)[:, None]
         turned = torch.cos(turn) * same + torch.sin(turn) * other
         table.copy_(sqrt(2) * std * torch.sin(position * wave + odd * (pi / 2)))
         query += strength * same[: len(query)].to(query)

@@ -91,9 +91,11 @@ class Terms:
         Raises:
             RelposError: both have tables of values, and these end differently.
         """
-        one, two = self.multiplied(), other.multiplied()
+        one = self.multiplied()
+        two = other.multiplied()
         if self.columns is not None or other.columns is not None or len(_ends(self, other)) > 1:
-            one, two = one.by_offset(), two.by_offset()
+            one = one.by_offset()
+            two = two.by_offset()
         # One sum of tables has one way to end. Terms without a window fit either.
         ends = _ends(one, two)
         if len(ends) > 1:
@@ -104,7 +106,8 @@ class Terms:
         return Terms(
             offset=_plus(one.offset, two.offset),
             query=_plus(
-                _extended(one.query, two.query, outside), _extended(two.query, one.query, outside)
+                _extended(one.query, two.query, outside),
+                _extended(two.query, one.query, outside),
             ),
             key=_plus(_extended(one.key, two.key, outside), _extended(two.key, one.key, outside)),
             dense=_plus(one.dense, two.dense),

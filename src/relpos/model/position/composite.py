@@ -48,7 +48,12 @@ class Composite(Scheme):
 
     def terms(self, layer: int, q: Heads, k: Heads, state: State) -> Terms:
         beta, table = state[layer]
-        return Terms(query=q, query_table=table, query_bias=beta, outside=self.outside)
+        return Terms(
+            query=q,
+            query_table=table,
+            query_bias=beta,
+            outside=self.outside,
+        )
 
     def count(self, shape: Shape) -> int:
         return shape.layers * (shape.heads + shape.head_dim) * (2 * self.k + 1)

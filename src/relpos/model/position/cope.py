@@ -78,7 +78,8 @@ class Cope(Scheme):
         Sums from the row's start give it: what lies between i and j, without the first of the two,
         and the gate of that one.
         """
-        sums, own = gates.cumsum(-1), gates.diagonal(dim1=-2, dim2=-1)[..., None]
+        sums = gates.cumsum(-1)
+        own = gates.diagonal(dim1=-2, dim2=-1)[..., None]
         between = sums - sums.diagonal(dim1=-2, dim2=-1)[..., None]
         return torch.where(right, between + own, gates - between)
 

@@ -110,7 +110,8 @@ class Deberta(Scheme):
             return Rows(rows, None)
         offset = torch.arange(1 - n, n, device=self.edges.device)
         return Rows(
-            rows, most + offset.sign() * torch.bucketize(offset.abs(), self.edges, right=True)
+            rows,
+            most + offset.sign() * torch.bucketize(offset.abs(), self.edges, right=True),
         )
 
     def see(self, layer: int, given: Input, state: Rows) -> TokenKernels:

@@ -52,7 +52,8 @@ class DualTriangle(Scheme):
                 f"not {shape.head_dim}"
             )
         self.keep_exact(
-            "blind", blind_sides(2).repeat(shape.heads) if self.splits else blind_sides(shape.heads)
+            "blind",
+            blind_sides(2).repeat(shape.heads) if self.splits else blind_sides(shape.heads),
         )
 
     def prepare(self, n: int) -> Float[Tensor, "of_heads 2*{n}-1"]:

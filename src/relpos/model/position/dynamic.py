@@ -64,14 +64,20 @@ class Dynamic(Scheme):
 
     def terms(self, layer: int, q: Heads, k: Heads, state: State) -> Terms:
         table, value = state[layer]
-        return Terms(query=q, query_table=table, value=value, outside=self.outside)
+        return Terms(
+            query=q,
+            query_table=table,
+            value=value,
+            outside=self.outside,
+        )
 
     def count(self, shape: Shape) -> int:
         return shape.layers * shape.head_dim * (2 * self.k + 1) * (1 if self.value is None else 2)
 
 
 def tables(
-    table: Float[Tensor, "layers head_dim width"], scaled: bool
+    table: Float[Tensor, "layers head_dim width"],
+    scaled: bool,
 ) -> tuple[Float[Tensor, "head_dim width"], ...]:
     """What the queries, or keys, of each layer are multiplied with for their kernels."""
     # The table is tiny next to them, so it is what gets scaled.

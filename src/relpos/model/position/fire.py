@@ -50,7 +50,8 @@ class Fire(Scheme):
     ) -> None:
         super().__init__(shape)
         self.length, self.sign, self.width = length, sign, width
-        self.c, self.multiplier = nn.Parameter(torch.tensor(START)), nn.Parameter(torch.tensor(1.0))
+        self.c = nn.Parameter(torch.tensor(START))
+        self.multiplier = nn.Parameter(torch.tensor(1.0))
         self.inner, self.inner_bias = (
             uniform_(nn.Parameter(torch.empty(width)), -1, 1) for _ in range(2)
         )
@@ -61,7 +62,8 @@ class Fire(Scheme):
     def places(self, n: int) -> Float[Tensor, "2*{n}-1"]:
         """x, what f is given, at the offsets 1−n … n−1."""
         dtype = torch.promote_types(self.c.dtype, torch.float32)
-        c, multiplier = self.c.to(dtype), self.multiplier.to(dtype)
+        c = self.c.to(dtype)
+        multiplier = self.multiplier.to(dtype)
         offset = self.offsets(n, c.device)
         grown = torch.log1p((c * offset).abs())
         return (grown * offset.sign() if self.sign else grown) / (

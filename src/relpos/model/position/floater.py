@@ -133,7 +133,8 @@ class Floater(Sinusoidal):
                 method="rk4",
                 options={"grid_constructor": lambda *_: grid},
             )
-        layers, heads = self.shape.layers, self.shape.heads
+        layers = self.shape.layers
+        heads = self.shape.heads
         # Layers first: each takes its vectors without a copy.
         return vectors.view(n, 3, layers, heads, -1).permute(2, 1, 3, 0, 4)
 
@@ -144,7 +145,8 @@ class Floater(Sinusoidal):
             (x.weight[:, :-1].to(dtype), x.weight[:, -1].to(dtype))
             for x in (self.first, self.second)
         )
-        b1, b2 = self.first.bias.to(dtype), self.second.bias.to(dtype)
+        b1 = self.first.bias.to(dtype)
+        b2 = self.second.bias.to(dtype)
 
         def g(t: Tensor, p: Tensor) -> Tensor:
             return functional.linear(

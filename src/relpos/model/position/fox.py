@@ -70,7 +70,8 @@ class Fox(Scheme):
         none = torch.zeros_like(left)
         # Kernels of keys are read at i − j: the queries behind a key are its right column.
         return Terms(
-            query=torch.stack((left, none, -right), -1), key=torch.stack((right, none, -left), -1)
+            query=torch.stack((left, none, -right), -1),
+            key=torch.stack((right, none, -left), -1),
         )
 
     def count(self, shape: Shape) -> int:

@@ -51,7 +51,12 @@ class Huang4(Scheme):
 
     def terms(self, layer: int, q: Heads, k: Heads, state: State) -> Terms:
         for_query, for_key = state[layer]
-        return Terms(query=q, query_table=for_query[None], key=k, key_table=for_key[None])
+        return Terms(
+            query=q,
+            query_table=for_query[None],
+            key=k,
+            key_table=for_key[None],
+        )
 
     def count(self, shape: Shape) -> int:
         return shape.layers * (2 * shape.max_positions - 1) * shape.head_dim

@@ -53,10 +53,12 @@ class Inkling(Scheme):
         self.rank, self.root = rank, root
         self.extent = shape.max_positions - 1 if extent is None else extent
         self.mix = normal_(
-            nn.Parameter(torch.empty(shape.layers, shape.heads * rank, shape.hidden)), 0.02
+            nn.Parameter(torch.empty(shape.layers, shape.heads * rank, shape.hidden)),
+            0.02,
         )
         self.profiles = normal_(
-            nn.Parameter(torch.empty(shape.layers, rank, 2 * self.extent + 1)), 0.02
+            nn.Parameter(torch.empty(shape.layers, rank, 2 * self.extent + 1)),
+            0.02,
         )
 
     @property

@@ -54,7 +54,8 @@ class Kerple(Scheme):
         dtype = torch.promote_types(self.a.dtype, torch.float32)
         distance = self.offsets(n, self.a.device).abs().to(dtype)
         # Again, because the update may have left the bounds, and evaluation begins no step.
-        p, a = self.p.to(dtype).clamp(LEAST, self.most), self.a.to(dtype).clamp(LEAST)
+        p = self.p.to(dtype).clamp(LEAST, self.most)
+        a = self.a.to(dtype).clamp(LEAST)
         return self.bias(distance, p[:, None], a[:, None])
 
     def bias(

@@ -74,7 +74,8 @@ class Pope(Scheme):
         # Again, because the update may have left the bounds, and evaluation begins no step.
         shifted = angle + self.shift.clamp(-2 * pi, 0)[:, None]
         return torch.cat((angle.cos(), angle.sin()), -1), torch.cat(
-            (shifted.cos(), shifted.sin()), -1
+            (shifted.cos(), shifted.sin()),
+            -1,
         )
 
     def turn(

@@ -65,7 +65,8 @@ class SelectiveRope(Scheme):
             )
         self.rank, self.side, self.base = rank, side, float(base)
         self.reads_ahead = side > 0
-        pairs, width = shape.heads * shape.head_dim // 2, 2 * side + 1
+        pairs = shape.heads * shape.head_dim // 2
+        width = 2 * side + 1
         self.down = _drawn(shape.layers, rank, shape.hidden)  # D
         self.up = _drawn(shape.layers, pairs, rank)  # U
         self.taps = _drawn(shape.layers, pairs, width)  # w, from the left to the right
@@ -77,7 +78,8 @@ class SelectiveRope(Scheme):
     def see(self, layer: int, given: Input, state: None) -> Angles:
         """θ Φ of each token, head and pair of channels."""
         low = functional.linear(
-            functional.normalize(given.x, dim=-1) * self.shape.heads**0.5, self.down[layer]
+            functional.normalize(given.x, dim=-1) * self.shape.heads**0.5,
+            self.down[layer],
         )
         # The convolution of the last token reads padding, which must not reach it.
         low = given.zero_padding(given.held.spread(low))  # (B, n, rank)

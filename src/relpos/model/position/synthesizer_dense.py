@@ -40,7 +40,8 @@ class SynthesizerDense(Synthesizer):
     @checked
     def __init__(self, shape: Shape, factor: Count | None = None, mixture: bool = False) -> None:
         super().__init__(shape, "qv", mixture)
-        n, width = shape.max_positions, shape.head_dim
+        n = shape.max_positions
+        width = shape.head_dim
         self.factor = factor
         if factor is None:
             self.weight = glorot(shape.layers, width, n, fans=width + n)

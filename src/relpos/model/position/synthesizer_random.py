@@ -37,7 +37,9 @@ class SynthesizerRandom(Synthesizer):
     def __init__(self, shape: Shape, rank: Count | None = None, mixture: bool = False) -> None:
         super().__init__(shape, "v", mixture)
         self.rank = rank
-        layers, heads, n = shape.layers, shape.heads, shape.max_positions
+        layers = shape.layers
+        heads = shape.heads
+        n = shape.max_positions
         if rank is None:
             self.matrix = glorot(layers, heads, n, n, fans=n * (heads + n))
             return

@@ -74,7 +74,8 @@ def plain_column(plain: PlainColumn, rows: Sequence[Row]) -> TableColumn:
     """A column with one number for each row."""
     cells = []
     for row in rows:
-        value, below = getattr(row, plain.name), getattr(row, plain.below, None)
+        value = getattr(row, plain.name)
+        below = getattr(row, plain.below, None)
         note = ""
         if below is not None:
             note = f"{plain.form.format(below)} {plain.below.replace('_', ' ')}"

@@ -125,7 +125,8 @@ def intervals(title: str, names: Sequence[str], columns: Sequence[Column]) -> st
 def _draw_row(axes: Axes, place: int, column: Column) -> None:
     if column.mean is None:
         # At the left edge of the axes, which does not depend on the numbers of other rows.
-        edge, text = axes.get_yaxis_transform(), "failed" if column.n_failed else "not run"
+        edge = axes.get_yaxis_transform()
+        text = "failed" if column.n_failed else "not run"
         axes.text(0.02, place, text, transform=edge, va="center", color=FAINT)
     else:
         if len(column.values) > 1:
@@ -202,7 +203,8 @@ def _svg(label: str, height: float, draw: Callable[[Axes], None]) -> str:
     # `fonttype` none keeps letters as text, `hashsalt` gives the same bytes again, `parse_math`
     # would read $ in names.
     looks |= dict.fromkeys(
-        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK
+        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"),
+        INK,
     )
     style.own_settings()
     with matplotlib.rc_context(looks):

@@ -78,16 +78,19 @@ def draw_snapshots(path: Path, rows: Sequence[Row]) -> None:
     if not panels:
         return
     columns_of_names = -(-len(rows) // LINES)
-    across, down = min(len(panels), ACROSS), -(-len(panels) // ACROSS)
+    across = min(len(panels), ACROSS)
+    down = -(-len(panels) // ACROSS)
     # In inches, with room for the names of the rows.
-    width, height = 3.6 * across + 1.6 * columns_of_names, 3.6 if len(rows) < 12 else 5.6
+    width = 3.6 * across + 1.6 * columns_of_names
+    height = 3.6 if len(rows) < 12 else 5.6
     figure, grid = style.canvas(width, height * down, down, across)
     for empty in grid.flat[len(panels) :]:
         empty.axis("off")
     handles: dict[str, object] = {}  # a row may be missing in the first panel
     for axes, (name, lines) in zip(grid.flat, panels.items(), strict=False):
         for place, line in lines.items():
-            look, means = style.look(place), [column.mean for column in line.values()]
+            look = style.look(place)
+            means = [column.mean for column in line.values()]
             [handles[rows[place].name]] = axes.plot([*line], means, marker=".", **look)
             intervals = {at: column.interval for at, column in line.items() if column.interval}
             if intervals and len(rows) <= MOST_BANDS:

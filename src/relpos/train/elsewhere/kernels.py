@@ -62,4 +62,13 @@ def attend(
     maps: list[Tensor] | None = None, held: Any = None,
 ) -> tuple[Tensor, str]:  # fmt: skip
     """The attention, and the name of the kernel that has computed it."""
-    return attention(q, k, v, terms, mask, dropout, scale, maps), "eager"
+    return attention(
+        q,
+        k,
+        v,
+        terms,
+        mask,
+        dropout,
+        scale,
+        maps,
+    ), "eager"
