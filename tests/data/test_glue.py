@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from glue_tasks import task, write
-from relpos.data.glue import TaskRows, TsvGlue, read
+from relpos.data.glue import Rows, TsvGlue, read
 from relpos.errors import RelposError
 
 PAIRS = "index\tsentence1\tsentence2\tlabel\n"
@@ -21,14 +21,14 @@ def refusal(folder: Path, name: str, split: str = "train") -> str:
 
 def test_cola_has_no_header_and_numbers_its_rows(tmp_path):
     write(tmp_path, "CoLA/train.tsv", "gj04\t1\t\tHe sat.\ngj04\t0\t*\tSat he the.")
-    assert read(TsvGlue(tmp_path), task("cola"), "train") == TaskRows(
+    assert read(TsvGlue(tmp_path), task("cola"), "train") == Rows(
         ["He sat.", "Sat he the."], None, [1, 0]
     )
 
 
 def test_words_become_classes_in_the_order_of_the_hub(tmp_path):
     write(tmp_path, "RTE/train.tsv", f"{PAIRS}7\ta\tb\tnot_entailment\n9\tc\td\tentailment\n")
-    assert read(TsvGlue(tmp_path), task("rte"), "train") == TaskRows(["a", "c"], ["b", "d"], [1, 0])
+    assert read(TsvGlue(tmp_path), task("rte"), "train") == Rows(["a", "c"], ["b", "d"], [1, 0])
 
 
 def test_gold_label_is_the_label_of_mnli(tmp_path):

@@ -12,7 +12,7 @@ import relpos
 from published import published
 from relpos.analysis.likelihood import FillMask
 from relpos.commands.export import write
-from relpos.data.glue import TaskRows
+from relpos.data.glue import Rows
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.task_batches import collate, encode
 from relpos.data.tokenizer import Tokenizer
@@ -173,7 +173,7 @@ def test_a_tokenizer_of_others_leaves_with_the_special_tokens_and_types_of_its_n
     )
     fast = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     a, b = theirs.encode(["the cat", "a mat"])
-    batch = collate(encode(TaskRows(["the cat"], ["a mat"], None), theirs), torch.arange(1))
+    batch = collate(encode(Rows(["the cat"], ["a mat"], None), theirs), torch.arange(1))
     length = int(batch["attention_mask"].sum())
     if outputs:
         pair = fast("the cat", "a mat")

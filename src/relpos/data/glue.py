@@ -191,7 +191,7 @@ no mistake."""
 
 
 @dataclass(frozen=True)
-class TaskRows:
+class Rows:
     """The rows of one split, as columns."""
 
     sentence_a: list[str]
@@ -202,7 +202,7 @@ class TaskRows:
         return len(self.sentence_a)
 
 
-def read(location: Location, task: Task, split: str) -> TaskRows:
+def read(location: Location, task: Task, split: str) -> Rows:
     """Reads one split: `train`, a value of `task.dev` or of `task.test`.
 
     Raises: RelposError of one line, naming the file and line: a missing or empty file, a missing
@@ -218,7 +218,7 @@ def read(location: Location, task: Task, split: str) -> TaskRows:
             labels = _scores(table, words, task)
         else:
             labels = _classes(table, words, task.labels)
-    return TaskRows(sentence_a=first, sentence_b=next(iter(second), None), labels=labels)
+    return Rows(sentence_a=first, sentence_b=next(iter(second), None), labels=labels)
 
 
 def _classes(table: TextTable, words: list[str], classes: Sequence[str]) -> list[int]:

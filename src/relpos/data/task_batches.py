@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils.data import IterableDataset
 
 from relpos.counter import counter_hash
-from relpos.data.glue import TaskRows
+from relpos.data.glue import Rows
 from relpos.data.passes import MULTIPLE, Shapes, passes
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
@@ -45,7 +45,7 @@ class Encoded:
         return torch.tensor([len(row) for row in self.ids])
 
 
-def encode(rows: TaskRows, tokenizer: Tokenizer, length: int = 128) -> Encoded:
+def encode(rows: Rows, tokenizer: Tokenizer, length: int = 128) -> Encoded:
     """Raises: RelposError where `length` has no room for a token of each sentence."""
     seconds: Sequence[Ids | None] = [None] * len(rows)
     between = 1

@@ -20,7 +20,7 @@ from relpos.ranges import Count, checked
 NORM_EPS = 1e-7  # of the authors' layer norm on the table
 
 
-class Rows(NamedTuple):
+class BucketRows(NamedTuple):
     """Rows of the table for the buckets −m … m, normed, and where each offset stands among them;
     None: in order."""
 
@@ -97,7 +97,7 @@ class Deberta(Scheme):
     def scale(self) -> float:
         return 1 / sqrt(3 * self.shape.head_dim)
 
-    def prepare(self, n: int) -> Rows:
+    def prepare(self, n: int) -> BucketRows:
         """The rows of the buckets that n tokens have."""
         most = bisect_right(self.least, n - 1)
         every = torch.arange(self.buckets - most, self.buckets + most + 1, device=self.edges.device)
@@ -107,14 +107,14 @@ class Deberta(Scheme):
             rows = self.norm(self.table[every.clamp(max=2 * self.buckets - 1)])
         # So near, every distance has a bucket of its own: columns would say what the order says.
         if n - 1 <= self.buckets // 2:
-            return Rows(rows, None)
+            return BucketRows(rows, None)
         offset = torch.arange(1 - n, n, device=self.edges.device)
-        return Rows(
+        return BucketRows(
             rows,
             most + offset.sign() * torch.bucketize(offset.abs(), self.edges, right=True),
         )
 
-    def see(self, layer: int, given: Input, state: Rows) -> TokenKernels:
+    def see(self, layer: int, given: Input, state: BucketRows) -> TokenKernels:
         """The rows as the layer's queries and keys."""
         if self.share:
             made = given.project(state.rows)
