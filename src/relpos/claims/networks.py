@@ -19,9 +19,10 @@ from relpos.errors import plural, refuse_unknown
 from relpos.measures.kinds.kernels import Kernels, near
 from relpos.measures.kinds.patterns import NEAR, HeadProfiles
 from relpos.measures.kinds.toeplitz import Toeplitz
-from relpos.measures.measure import Measure, Results
+from relpos.measures.measure import Measure
 from relpos.measures.measured import is_here, measured
 from relpos.measures.sample import Sample
+from relpos.readers import Plain
 from relpos.results.scale import Scale
 from relpos.results.statistics import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED
 from relpos.runs.networks import resolve
@@ -68,7 +69,7 @@ class OfNetworks(Judgement):
             return Verdict(NOT_RUN, f"needs {results}, or the weights of {self.row}")
         return self.judged(scale, [measured(Sample(network), [measure]) for network in networks])
 
-    def judged(self, scale: Scale, results: Sequence[Results]) -> Verdict:
+    def judged(self, scale: Scale, results: Sequence[Plain]) -> Verdict:
         """The verdict on the results of the networks' measures."""
         raise NotImplementedError
 
@@ -116,7 +117,7 @@ class Shares(OfNetworks):
             return f"channels of {self.row} have their {where}, more often than by chance"
         return f"more {self.of} of {self.row} are of one of the kinds than by chance"
 
-    def judged(self, scale: Scale, results: Sequence[Results]) -> Verdict:
+    def judged(self, scale: Scale, results: Sequence[Plain]) -> Verdict:
         if self.of == "channels":
             shares, figures = _channels(results)
         else:
@@ -125,7 +126,7 @@ class Shares(OfNetworks):
         return Verdict(whole.verdict, figures, p=whole.p, takes="more pre-training seeds")
 
 
-def _kinds(results: Sequence[Results], of: str) -> tuple[list[Share], str]:
+def _kinds(results: Sequence[Plain], of: str) -> tuple[list[Share], str]:
     kernels_of = _profiles if of == "heads" else near
     kernels = np.concatenate([kernels_of(of_network) for of_network in results])
     kinds = [kind(kernel) for kernel in kernels]
@@ -140,14 +141,14 @@ def _kinds(results: Sequence[Results], of: str) -> tuple[list[Share], str]:
     return [share], f"{models}: {figures}; {compared}, {share.chance:.0%} in random order"
 
 
-def _profiles(results: Results) -> np.ndarray:
+def _profiles(results: Plain) -> np.ndarray:
     """(heads, 17): the scores that positions add at offsets −8 … 8; no heads where they add
     none."""
     heads = results["pattern"]["near"] if results["pattern"] else []
     return np.array(heads, np.float64).reshape(-1, 2 * NEAR + 1)
 
 
-def _channels(results: Sequence[Results]) -> tuple[list[Share], str]:
+def _channels(results: Sequence[Plain]) -> tuple[list[Share], str]:
     of_networks = [of_network["kernels"]["channel"] for of_network in results]
     layers = [np.array(layer) for channels in of_networks for layer in channels]
     middle, number = layers[0].shape[1] // 2, sum(map(len, layers))
@@ -182,7 +183,7 @@ class Toeplitzness(OfNetworks):
             products = "P = E·E^T without its main diagonal"
         return f"R² of {products} of {self.row} is {CLOSE} or more (fails below {FAR})"
 
-    def judged(self, scale: Scale, results: Sequence[Results]) -> Verdict:
+    def judged(self, scale: Scale, results: Sequence[Plain]) -> Verdict:
         values, chance, figures = {"table": _table, "heads": _heads}[self.of](results)
         if not values:
             return Verdict(NOT_RUN, f"{self.row} has no position products")
@@ -198,7 +199,7 @@ class Toeplitzness(OfNetworks):
         return Verdict(UNDECIDED, figures, takes=takes)
 
 
-def _table(results: Sequence[Results]) -> tuple[Sequence[float], float, str]:
+def _table(results: Sequence[Plain]) -> tuple[Sequence[float], float, str]:
     tables = [of_network["toeplitz"] for of_network in results]
     off = [table["r2_off"] for table in tables]
     whole, listed = (", ".join(f"{table[key]:.2f}" for table in tables) for key in ("r2", "r2_off"))
@@ -211,7 +212,7 @@ def _table(results: Sequence[Results]) -> tuple[Sequence[float], float, str]:
     return off, chance_off, figures
 
 
-def _heads(results: Sequence[Results]) -> tuple[Sequence[float], float, str]:
+def _heads(results: Sequence[Plain]) -> tuple[Sequence[float], float, str]:
     heads = [r2 for of_network in results for r2 in (of_network["pattern"] or {"r2": []})["r2"]]
     values = [value for value in heads if value is not None]
     if not values:

@@ -14,7 +14,7 @@ from typing import Annotated
 import torch
 
 from relpos.config.compose import resolved
-from relpos.config.schema import Content, NetworkKeys, Precision, RecipeKeys, Size, Speed
+from relpos.config.schema import NetworkKeys, Precision, RecipeKeys, Size, Speed
 from relpos.counter import fold
 from relpos.data.objective import trained_for
 from relpos.errors import plural, say
@@ -49,7 +49,7 @@ class CostKeys:
     length: Length
 
 
-def cost(content: Annotated[Content, Arguments(CostKeys, NetworkKeys)]) -> str:
+def cost(content: Annotated[Plain, Arguments(CostKeys, NetworkKeys)]) -> str:
     """Returns the figures as JSON, and prints a sentence about them on stderr.
 
     The measured rate is written into the runs folder, where plans read it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, TypedDict
 
 from relpos import run
-from relpos.config.schema import Content, Pieces
+from relpos.config.schema import Pieces
 from relpos.data.store import tell
 from relpos.ranges import Arguments, Width
 from relpos.readers import Plain
@@ -18,7 +18,7 @@ class Data(TypedDict):
     vocabulary: Width
 
 
-def data(content: Annotated[Content, Arguments(Data)]) -> str:
+def data(content: Annotated[Plain, Arguments(Data)]) -> str:
     """Makes the store unless it is there, reads it through once and prints what it holds; returns
     the path of its folder."""
     path = run(content).path

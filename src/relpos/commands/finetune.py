@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Annotated, Literal, TypedDict
 
 from relpos.config.compose import resolved, unresolved
-from relpos.config.schema import Content, PlannedKeys
+from relpos.config.schema import PlannedKeys
 from relpos.data.own_task import OwnTask
 from relpos.errors import plural, say
 from relpos.ranges import Arguments, Count
@@ -29,7 +29,7 @@ class FinetuneKeys(PlannedKeys):
     intermediate: Intermediate
 
 
-def finetune(content: Annotated[Content, Arguments(FinetuneConfig, FinetuneKeys)]) -> str:
+def finetune(content: Annotated[Plain, Arguments(FinetuneConfig, FinetuneKeys)]) -> str:
     """Executes the run, and before it the unfinished runs from which it starts; returns the path of
     its folder."""
     planned = plan(content)
@@ -67,7 +67,7 @@ def before(tuning: Run) -> str | None:
     return f"first {' and '.join(parts)}; {'; '.join(ways)}" if parts else None
 
 
-def uncounted(content: Content) -> list[str]:
+def uncounted(content: Plain) -> list[str]:
     """Lines about keys of a user's own task that the recipe overrules: all at `size=tiny`, the
     learning rate at `size=base`.
 

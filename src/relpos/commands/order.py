@@ -10,11 +10,12 @@ from typing import Unpack
 from relpos.errors import RelposError, say
 from relpos.files import digest, write_json
 from relpos.measures.kinds.shuffle import Shuffle
-from relpos.measures.measure import Dials, Measure, Results, chosen, measures
+from relpos.measures.measure import Dials, Measure, chosen, measures
 from relpos.measures.measured import seen
 from relpos.measures.sample import Sample
 from relpos.places import expanded
 from relpos.ranges import Names, Threads
+from relpos.readers import Plain
 from relpos.results.values import Value, by, figure_values
 from relpos.runs.networks import labels, networks_of, networks_of_table
 from relpos.runs.run import runs_root
@@ -63,7 +64,7 @@ def order(
         measured = seen(Sample(source, True, threads), selected, curves, measure is not None)
         results = measured.results
         course = measured.course
-        row: Results = {"name": name, "folder": source.name}
+        row: Plain = {"name": name, "folder": source.name}
         if source.row:
             row["row"] = source.row
         row |= _shown(results, selected)
@@ -94,7 +95,7 @@ def order(
     return str(folder)
 
 
-def _shown(results: Results, selected: Sequence[Measure]) -> Results:
+def _shown(results: Plain, selected: Sequence[Measure]) -> Plain:
     """The results of a network without their details."""
     details = {key for measure in selected for key in measure.details}
     return {key: value for key, value in results.items() if key not in details}

@@ -6,9 +6,10 @@ import os
 from typing import Annotated, Literal
 
 from relpos import run
-from relpos.config.schema import Content, PlannedKeys
+from relpos.config.schema import PlannedKeys
 from relpos.errors import say
 from relpos.ranges import Arguments
+from relpos.readers import Plain
 
 
 class PretrainKeys(PlannedKeys):
@@ -18,7 +19,7 @@ class PretrainKeys(PlannedKeys):
 CONFIG = Arguments("relpos.stages.pretrain:PretrainConfig", PretrainKeys)
 
 
-def pretrain(content: Annotated[Content, CONFIG]) -> str:
+def pretrain(content: Annotated[Plain, CONFIG]) -> str:
     """Executes the run unless it is finished, and says its result; returns the path of its
     folder."""
     finished = run(content)

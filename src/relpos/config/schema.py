@@ -27,9 +27,6 @@ from relpos.ranges import (
 )
 from relpos.readers import Plain
 
-Content = Plain
-"""A configuration as plain values: `config` where it is resolved, `content` with its
-interpolations."""
 if TYPE_CHECKING:
     from relpos.data.store import Packing
     from relpos.data.tokenizer import Kind

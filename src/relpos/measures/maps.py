@@ -12,10 +12,11 @@ import numpy as np
 from relpos import style
 from relpos.analysis.profiles import fit_profiles, profiles
 from relpos.analysis.toeplitz import diagonal_means, products, toeplitz_r2
-from relpos.measures.measure import Drawing, Measure, Results
+from relpos.measures.measure import Drawing, Measure
 from relpos.measures.sample import Sample
 from relpos.model.surgery import position_table
 from relpos.ranges import Count
+from relpos.readers import Plain
 
 COLUMNS = 4
 ROWS = 3
@@ -31,11 +32,11 @@ class Similarity(Measure):
 
     is_kept = False
 
-    def measure(self, sample: Sample) -> Results:
+    def measure(self, sample: Sample) -> Plain:
         """`P` and `cosine` (n, n)."""
         return dict(zip(("P", "cosine"), products(position_table(sample.encoder)), strict=True))
 
-    def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
+    def drawn(self, name: str, results: Plain) -> Iterator[Drawing]:
         figure, (*maps, left, right) = style.grid(4, 2, 3.6, 3.0)
         columns = {}
         for (product, values), above, below in zip(
@@ -77,7 +78,7 @@ class Profiles(Measure):
 
     is_kept = False
 
-    def measure(self, sample: Sample) -> Results:
+    def measure(self, sample: Sample) -> Plain:
         """`heads`: F̂_P (heads, n, n), and `fits`: TISA's functions fitted to it."""
         heads = profiles(sample.encoder, self.layer - 1, self.length)
         return {"heads": heads.numpy(), "fits": fit_profiles(heads, self.functions)}
@@ -86,7 +87,7 @@ class Profiles(Measure):
         """The network and the choices, in a line."""
         return f"{name}, layer {self.layer}: F̂_P from embeddings"
 
-    def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
+    def drawn(self, name: str, results: Plain) -> Iterator[Drawing]:
         heads = results["heads"]
         fits = results["fits"]
         n = len(heads[0])
@@ -125,7 +126,7 @@ class Responses(Profiles):
     """What a token at one of five places adds to its score at each offset: rows of F̂_P, with a
     panel for each head."""
 
-    def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
+    def drawn(self, name: str, results: Plain) -> Iterator[Drawing]:
         heads = results["heads"]
         fits = results["fits"]
         n = len(results["heads"][0])

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from relpos.data.examples import ExampleSet
     from relpos.measures.sample import Sample
 
-Results = Plain
 Floats = npt.NDArray[np.float64]
 NATS = "nats"
 """The metric of a column that is not a score: it is shown with more decimals, and has no best."""
@@ -148,8 +147,8 @@ class Measured:
     """
 
     name: str
-    results: Results
-    course: Mapping[int, Results] = field(default_factory=dict)
+    results: Plain
+    course: Mapping[int, Plain] = field(default_factory=dict)
     scores: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -234,7 +233,7 @@ class Measure:
         """
         return self.dials()
 
-    def measure(self, sample: Sample) -> Results:
+    def measure(self, sample: Sample) -> Plain:
         """The results, as plain values; `order.json` shows them.
 
         Raises:
@@ -242,7 +241,7 @@ class Measure:
         """
         raise NotImplementedError
 
-    def figure(self, column: str, results: Results) -> Figure | None:
+    def figure(self, column: str, results: Plain) -> Figure | None:
         """The value of one of its columns; None where it was not measured. The results are those of
         all measures together."""
         return None
@@ -253,11 +252,11 @@ class Measure:
         for network in networks:
             yield from self.drawn(network.name, network.results)
 
-    def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
+    def drawn(self, name: str, results: Plain) -> Iterator[Drawing]:
         """Figures of one network."""
         yield from ()
 
-    def said(self, results: Results) -> list[str]:
+    def said(self, results: Plain) -> list[str]:
         """The main results in a few words each, for one line on the terminal: by default the values
         of its columns."""
         phrases = []

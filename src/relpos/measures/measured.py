@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Literal
 
 from relpos.errors import RelposError, say
-from relpos.measures.measure import Measure, Measured, NothingToMeasure, Results, measures
+from relpos.measures.measure import Measure, Measured, NothingToMeasure, measures
 from relpos.measures.sample import Sample
+from relpos.readers import Plain
 from relpos.runs.execute import execute
 from relpos.runs.networks import Network
 from relpos.runs.run import recorded
@@ -16,7 +17,7 @@ from relpos.runs.shelf import final
 from relpos.stages.measure import MeasureStage, kept
 
 
-def measured(sample: Sample, wanted: Sequence[Measure], named: bool = True) -> Results:
+def measured(sample: Sample, wanted: Sequence[Measure], named: bool = True) -> Plain:
     """The results of a network, each as a run has measured it; the runs are executed where they are
     missing.
 
@@ -29,7 +30,7 @@ def measured(sample: Sample, wanted: Sequence[Measure], named: bool = True) -> R
     Raises:
         RelposError: a named measure lacks text, pairs or a GPU; or nothing can be measured.
     """
-    results: Results = {}
+    results: Plain = {}
     for measure in wanted:
         if measure.by_name and not named:
             continue

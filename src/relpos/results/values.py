@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpos.errors import RelposError, one_line, say
-from relpos.measures.measure import NATS, Figure, Measure, Results, chosen
+from relpos.measures.measure import NATS, Figure, Measure, chosen
 from relpos.readers import Plain, check_recorded, fitted, read_text
 from relpos.runs.run import OfStage, Record
 from relpos.runs.shelf import END, common, final, finished, is_current, most_shared, protocol
@@ -204,7 +204,7 @@ def pretraining_values(
     yield from (value for value in of_measures if value not in losses)
 
 
-def figure_values(base: Value, measures: Iterable[Measure], results: Results) -> Iterator[Value]:
+def figure_values(base: Value, measures: Iterable[Measure], results: Plain) -> Iterator[Value]:
     """Values of the columns of some measures, read from a network's results.
 
     Args:

@@ -65,10 +65,6 @@ class OfStage:
         return self.stage == "finetune"
 
 
-Figures = dict[str, Any]
-"""What the record keeps of a finished run, by name."""
-
-
 @dataclass(frozen=True)
 class Run(OfStage):
     """One node of the plan. A subclass with a `stage` is a stage from then on: its runs lie in the
@@ -137,7 +133,7 @@ class Run(OfStage):
             "this configuration makes no run; those of data, pretrain and finetune make one"
         )
 
-    def work(self) -> Figures:
+    def work(self) -> Plain:
         """Does the run in its folder, from its last checkpoint where there is one; returns its
         final figures."""
         raise RelposError(f"{self.name}: a run of stage {self.stage} is not made here")

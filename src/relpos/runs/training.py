@@ -30,7 +30,7 @@ from relpos.model.precision import has_bf16
 from relpos.process import ASKED, set_threads
 from relpos.readers import Plain, read_yaml
 from relpos.runs import trunk
-from relpos.runs.run import Figures, Run
+from relpos.runs.run import Run
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, figures, logged, made_from
 from relpos.train.checkpoint import (
     Checkpointing,
@@ -145,7 +145,7 @@ def _config(run: Run) -> TrainingConfig:
     return run.config
 
 
-def keep(run: Run, parts: Parts, trainer: pl.Trainer, metrics: Figures) -> None:
+def keep(run: Run, parts: Parts, trainer: pl.Trainer, metrics: Plain) -> None:
     """Writes the trained network into `model/`, and its final figures into the logs."""
     save_model(run.path / "model", parts.module.model, parts.tokenizer)
     conclude(trainer.loggers, figures(metrics))

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 
 from relpos.config.compose import resolved, unresolved
 from relpos.config.conf import conf_file, options
-from relpos.config.schema import Change, Content, TrainingConfig
+from relpos.config.schema import Change, TrainingConfig
 from relpos.data.glue import OwnFiles
 from relpos.data.own_task import METRICS, OwnTask, is_task_file, read_task_file
 from relpos.data.published_tokenizer import load_tokenizer
@@ -29,8 +29,8 @@ from relpos.model.build import classifier_on
 from relpos.model.encoder import encoder_of
 from relpos.model.heads import Classifier
 from relpos.ranges import parsed
-from relpos.readers import sha256
-from relpos.runs.run import Figures, Run
+from relpos.readers import Plain, sha256
+from relpos.runs.run import Run
 from relpos.stages.change import changed_position
 from relpos.stages.given import given_run
 from relpos.stages.identity import (
@@ -79,7 +79,7 @@ class FinetuneStage(TrainingStage):
     stage, version = "finetune", 3
 
     @classmethod
-    def plan(cls, content: Content, start: Run | None = None, later: tuple[str, ...] = ()) -> Run:
+    def plan(cls, content: Plain, start: Run | None = None, later: tuple[str, ...] = ()) -> Run:
         """Pre-training (or a given model) → intermediate task, where there is one → the task.
 
         Args:
@@ -185,7 +185,7 @@ class FinetuneStage(TrainingStage):
         }
         return json.dumps([meaning, inputs, tokenizer], sort_keys=True, default=str)
 
-    def work(self) -> Figures:
+    def work(self) -> Plain:
         """Fine-tunes on the task; writes `model/` and `predictions/`."""
         from relpos.runs.training import fit, keep  # as above
         from relpos.train.finetune import columns
@@ -197,7 +197,7 @@ class FinetuneStage(TrainingStage):
         module.model.to(trainer.strategy.root_device)  # the trainer has moved it to the CPU
         predictions = self.path / "predictions"
         scores = columns(module.model, module.task, data.splits, config.precision, predictions)
-        result: Figures = {**scores, "steps": trainer.global_step}
+        result: Plain = {**scores, "steps": trainer.global_step}
         for logger in trainer.loggers:
             logger.log_metrics(scores["columns"], step=trainer.global_step)
         keep(self, parts, trainer, result)
@@ -272,7 +272,7 @@ def _network_name(start: Run) -> str:
     return first.name.removesuffix(f"-{text}-seed{first.config.seed}")
 
 
-def _pretraining_of(config: Content) -> Content:
+def _pretraining_of(config: Plain) -> Plain:
     """The configuration of the pre-training that a fine-tuning's configuration describes; both are
     resolved."""
     shared = (
@@ -362,7 +362,7 @@ def _node_of(name: str) -> dict[str, Any]:
     return dict(conf_file(f"task/{name}"))
 
 
-def with_task(cfg: DictConfig | Content, name: str, **dials: Any) -> Content:
+def with_task(cfg: DictConfig | Plain, name: str, **dials: Any) -> Plain:
     """The same fine-tuning on another task: steps, batch and intermediate task are the other
     task's; `dials` are set afterwards.
 

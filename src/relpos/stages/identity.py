@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from pathlib import Path
 
-from relpos.config.schema import WATCHING, Content
+from relpos.config.schema import WATCHING
 from relpos.data.objective import RATE
 from relpos.readers import Plain, sha256
 from relpos.trust import find, targets
@@ -51,7 +51,7 @@ def architecture_part(config: Plain) -> Plain:
     return nodes | ({"sources": sources} if sources else {})
 
 
-def _sources(nodes: Content) -> dict[str, str]:
+def _sources(nodes: Plain) -> dict[str, str]:
     """Class of the user's own → the hash of its source file, which stands for the version that
     other classes have."""
     outside = {
@@ -62,7 +62,7 @@ def _sources(nodes: Content) -> dict[str, str]:
     return {name: sha256(Path(inspect.getfile(found))) for name, found in outside.items()}
 
 
-def other_layers(size: Content) -> Plain:
+def other_layers(size: Plain) -> Plain:
     """The keys of a size in which its layers are not the papers'."""
     return {key: size[key] for key, value in PAPERS_LAYERS.items() if size.get(key, value) != value}
 
@@ -83,7 +83,7 @@ def recipe_part(recipe: Plain) -> Plain:
     return {key: value for key, value in recipe.items() if value not in IDLE.get(key, ())}
 
 
-def lightning_part(config: Content) -> Plain:
+def lightning_part(config: Plain) -> Plain:
     """Callbacks and switches of Lightning's Trainer by which a result may change, for the identity;
     empty without any."""
     callbacks = {

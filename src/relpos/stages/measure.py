@@ -17,11 +17,11 @@ from typing import Literal
 from relpos.config.schema import RunConfig, Speed
 from relpos.errors import RelposError, one_line, say
 from relpos.files import digest, write_json
-from relpos.measures.measure import Measure, Results, chosen
+from relpos.measures.measure import Measure, chosen
 from relpos.measures.sample import Sample, is_toy, reads_toy
 from relpos.readers import Plain, check_recorded, fitted, read_json, unsealed
 from relpos.runs.networks import of_run
-from relpos.runs.run import Figures, Run, read_record, runs_root
+from relpos.runs.run import Run, read_record, runs_root
 from relpos.runs.shelf import END
 
 RESULTS = "results.json"
@@ -40,7 +40,7 @@ class KeptResults:
     """
 
     meaning: Plain
-    results: Results
+    results: Plain
     share: int = END
 
 
@@ -91,7 +91,7 @@ class MeasureStage(Run):
         config = MeasureConfig(dials=measure.dials(), share=share, speed=speed)
         return cls(name, meaning, config, {"network": network})
 
-    def work(self) -> Figures:
+    def work(self) -> Plain:
         """Measures the network, unless results of this meaning were kept in its folder."""
         [measure] = chosen([self.meaning["measure"]], self.config.dials)
         results = self._taken_over()
@@ -105,7 +105,7 @@ class MeasureStage(Run):
         write_json(self.path / RESULTS, results)
         return figures(measure, results)
 
-    def results(self) -> Results | None:
+    def results(self) -> Plain | None:
         """What was measured, or what was kept for this before measurements were runs; None where
         there is neither.
 
@@ -114,7 +114,7 @@ class MeasureStage(Run):
         """
         return _read(self.path) if self.state == "finished" else self._taken_over()
 
-    def _taken_over(self) -> Results | None:
+    def _taken_over(self) -> Plain | None:
         share = self.config.share
         meaning = {key: self.meaning[key] for key in self.meaning.keys() - {"share"}}
         weights = "model" if share == END else str(share)
@@ -125,7 +125,7 @@ class MeasureStage(Run):
         return None
 
 
-def figures(measure: Measure, results: Results) -> dict[str, float]:
+def figures(measure: Measure, results: Plain) -> dict[str, float]:
     """The value of each of a measure's columns that was measured.
 
     Raises:
@@ -182,7 +182,7 @@ def _entry(place: Path, measure: str) -> KeptResults | None:
     return entry if entry.meaning.get("version") == VERSION else None
 
 
-def _read(folder: Path) -> Results:
+def _read(folder: Path) -> Plain:
     check_recorded(folder / RESULTS)
-    results: Results = read_json(folder / RESULTS, dict)
+    results: Plain = read_json(folder / RESULTS, dict)
     return results

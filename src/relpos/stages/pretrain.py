@@ -11,7 +11,7 @@ import torch
 
 from relpos.analysis.kernels import draw_kernels
 from relpos.config.compose import resolved
-from relpos.config.schema import Content, First, Packing, Phase, TrainingConfig
+from relpos.config.schema import First, Packing, Phase, TrainingConfig
 from relpos.data.objective import Objective, trained_for
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store
@@ -20,8 +20,9 @@ from relpos.model.architecture import Architecture, Size, scheme_name
 from relpos.model.build import build, count, masked_lm_on
 from relpos.model.heads import MaskedLM
 from relpos.ranges import Natural, Node, parsed
+from relpos.readers import Plain
 from relpos.runs.cost import costs
-from relpos.runs.run import Figures, Run
+from relpos.runs.run import Run
 from relpos.stages.change import changed_position
 from relpos.stages.identity import (
     DIALS,
@@ -73,7 +74,7 @@ class PretrainStage(TrainingStage):
     shared = True
 
     @classmethod
-    def plan(cls, content: Content) -> Run:
+    def plan(cls, content: Plain) -> Run:
         """Store → pre-training of a new network, or of that which `network` names."""
         config = resolved(content)
         start = None
@@ -156,7 +157,7 @@ class PretrainStage(TrainingStage):
         )
         return Parts(module, data, tokenizer, microbatch, self.last_constant_step())
 
-    def work(self) -> Figures:
+    def work(self) -> Plain:
         """Pre-trains, alone or as one of several processes; the first writes `model/`, `snapshots/`
         and the figure of the kernels."""
         from relpos.runs.training import fit, keep  # as above

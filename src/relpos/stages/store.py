@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relpos.config.compose import resolved
-from relpos.config.schema import Content, RunConfig
+from relpos.config.schema import RunConfig
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store, tell, write_store
 from relpos.places import text_place
 from relpos.progress import reading
 from relpos.readers import Plain
-from relpos.runs.run import Figures, Run
+from relpos.runs.run import Run
 from relpos.stages.stage import Stage
 from relpos.stages.tokenizer import TokenizerStage
 from relpos.stages.toy import corpus_of
@@ -29,7 +29,7 @@ class StoreStage(Stage):
     stage, version = "store", 1
 
     @classmethod
-    def plan(cls, content: Content, tokenizer: Run | None = None) -> Run:
+    def plan(cls, content: Plain, tokenizer: Run | None = None) -> Run:
         """Corpus → tokenizer → store.
 
         Args:
@@ -49,7 +49,7 @@ class StoreStage(Stage):
         inputs = corpus.inputs | {"tokenizer": tokenizer}
         return cls.of(name, corpus.meaning | meaning, meaning | {"data": config["data"]}, inputs)
 
-    def work(self) -> Figures:
+    def work(self) -> Plain:
         source, folder = self.source(), self.path
         with reading(f"encoding text for {self.name}", source.characters()) as progress:
             pieces = load_tokenizer(self.inputs["tokenizer"].path)

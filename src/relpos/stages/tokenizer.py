@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from relpos.config.schema import Content, Pieces, RunConfig
+from relpos.config.schema import Pieces, RunConfig
 from relpos.data.filehash import described
 from relpos.data.published_tokenizer import adopt, load_tokenizer
 from relpos.data.tokenizer import train_tokenizer
@@ -15,7 +15,7 @@ from relpos.pretrained.files import tokenizer_files
 from relpos.progress import reading
 from relpos.ranges import Width
 from relpos.readers import Plain, sha256
-from relpos.runs.run import Figures, Run
+from relpos.runs.run import Run
 from relpos.stages.stage import Stage
 from relpos.stages.toy import Corpus, corpus_of
 
@@ -35,7 +35,7 @@ class TokenizerStage(Stage):
     stage, version = "tokenizer", 1
 
     @classmethod
-    def plan(cls, content: Content, corpus: Corpus | None = None) -> Run:
+    def plan(cls, content: Plain, corpus: Corpus | None = None) -> Run:
         """The tokenizer of `data`, `vocabulary` and `tokenizer`, resolved; `corpus` is that of
         `data`."""
         own = content["tokenizer"]
@@ -71,7 +71,7 @@ class TokenizerStage(Stage):
         )
         return cls.of("own", meaning, {"file": str(folder), "vocabulary": vocabulary})
 
-    def work(self) -> Figures:
+    def work(self) -> Plain:
         folder, config = self.path, self.config
         if config.file:
             adopt(Path(config.file), folder)

@@ -9,15 +9,14 @@ from typing import Any
 
 from relpos.data.source import READING, Toy
 from relpos.readers import Plain
-from relpos.runs.run import Figures, Run
-from relpos.stages.identity import Content
+from relpos.runs.run import Run
 from relpos.trust import instantiate
 
 
 class ToyStage(Run):
     stage, version = "toy", 1
 
-    def work(self) -> Figures:
+    def work(self) -> Plain:
         from relpos.data.toy.write import (
             write,  # a word list of thousands of forms, for this run alone
         )
@@ -48,7 +47,7 @@ class Corpus:
         return {"corpus": self.source.identity()} | reading
 
 
-def corpus_of(config: Content) -> Corpus:
+def corpus_of(config: Plain) -> Corpus:
     """The text that the key `data` describes."""
     source = instantiate(config["data"], "data")
     if not isinstance(source, Toy):

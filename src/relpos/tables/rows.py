@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from relpos.analysis.resampling import crossed_interval, mean_interval, multi_bootstrap
 from relpos.errors import RelposError, say
 from relpos.measures.kinds.lengths import Lengths
-from relpos.measures.measure import NATS, Figure, Results, measured_columns
+from relpos.measures.measure import NATS, Figure, measured_columns
 from relpos.measures.measured import measured
 from relpos.measures.sample import Sample
 from relpos.process import without_keys
@@ -183,7 +183,7 @@ def _with_order(
     return replace(row, columns=columns, snapshots=snapshots)
 
 
-def measured_values(measurement: Measurement, results: Results) -> Iterator[Value]:
+def measured_values(measurement: Measurement, results: Plain) -> Iterator[Value]:
     """The values that the results of a measurement give."""
     run = measurement.pretraining
     percent = measurement.percent

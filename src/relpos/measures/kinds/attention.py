@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from relpos import style
 from relpos.analysis.likelihood import exact
 from relpos.data.shuffle import with_edges
-from relpos.measures.measure import Drawing, Measure, Results
+from relpos.measures.measure import Drawing, Measure
 from relpos.measures.sample import Sample
 from relpos.model.encoder import encoder_of
 from relpos.ranges import Count
+from relpos.readers import Plain
 
 REACH = 8
 _AT_ONCE = 32
@@ -34,13 +35,13 @@ class AttentionByOffset(Measure):
 
     place = 5
 
-    def measure(self, sample: Sample) -> Results:
+    def measure(self, sample: Sample) -> Plain:
         """`attention`, see `attention_mass`."""
         # On windows that are full: an offset is then as often there in each text.
         ids = with_edges(sample.texts(self.texts, self.length), sample.tokenizer.marks)
         return {"attention": attention_mass(sample.any_model, ids)}
 
-    def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
+    def drawn(self, name: str, results: Plain) -> Iterator[Drawing]:
         """A panel for each layer and a line for each head."""
         attention = results["attention"]
         offsets = attention["offsets"]
@@ -60,7 +61,7 @@ class AttentionByOffset(Measure):
         yield Drawing(f"attention_by_offset-{name}", rows, figure)
 
 
-def attention_mass(model: nn.Module, ids: Tensor) -> Results:
+def attention_mass(model: nn.Module, ids: Tensor) -> Plain:
     """{"offsets": [−8, …, 8], "mass": (layers, heads, 17), "before": (layers, heads), "after": …}:
     the mean fraction of a token's attention that goes to each offset (+1 = the next token), and to
     all tokens further away on either side. They add up to 1.

@@ -15,10 +15,11 @@ from relpos import style
 from relpos.analysis.kernels import kind, learned_kernels
 from relpos.errors import RelposError
 from relpos.measures.kinds.patterns import NEAR
-from relpos.measures.measure import Drawing, Measure, Results, plain
+from relpos.measures.measure import Drawing, Measure, plain
 from relpos.measures.sample import Sample
 from relpos.model.conv.depthwise import Depthwise
 from relpos.ranges import at_least
+from relpos.readers import Plain
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Kernels(Measure):
 
     by_name = True
 
-    def measure(self, sample: Sample) -> Results:
+    def measure(self, sample: Sample) -> Plain:
         """`kernels` {"scheme": its name, "head": (layers, heads, 2k+1), "layers": their numbers,
         "channel": the depthwise ones (layers, channels, width)}; an offset without a value is
         None."""
@@ -52,7 +53,7 @@ class Kernels(Measure):
             }
         }
 
-    def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
+    def drawn(self, name: str, results: Plain) -> Iterator[Drawing]:
         """A panel for each layer; each kernel is named by the fixed rules of
         `relpos.analysis.kernels`."""
         kernels = results["kernels"]
@@ -69,7 +70,7 @@ class Kernels(Measure):
             yield _drawing(f"depthwise-{name}", title, channels, "channel", layers)
 
 
-def near(results: Results) -> np.ndarray:
+def near(results: Plain) -> np.ndarray:
     """(kernels, 17): what a network adds to the scores at offsets −8 … 8, a line for each layer and
     head; NaN where it has none."""
     layers = results["kernels"]["head"] or [np.empty((0, 1))]

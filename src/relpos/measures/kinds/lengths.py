@@ -24,11 +24,12 @@ from relpos.data.steps import HELDOUT_SEED, MicroBatch
 from relpos.data.store import Store
 from relpos.data.tokenizer import OURS, Marks
 from relpos.errors import RelposError
-from relpos.measures.measure import Drawing, Measure, Measured, Results
+from relpos.measures.measure import Drawing, Measure, Measured
 from relpos.measures.sample import Sample
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
 from relpos.ranges import Count, Length
+from relpos.readers import Plain
 
 TOKENS = 100_000
 AT_ONCE = 4096  # tokens of a batch, padding included
@@ -55,7 +56,7 @@ class Lengths(Measure):
         # Sorted: who asks for the same lengths in another order shares the file.
         return {"lengths": sorted(self.lengths), "tokens": self.amount}
 
-    def measure(self, sample: Sample) -> Results:
+    def measure(self, sample: Sample) -> Plain:
         """`lengths` {"32": {loss, perplexity, accuracy, predicted}, …}, or {"512": {refused: why}}
         where the position scheme cannot serve the length; and `trained`, the length of the
         training's examples.
@@ -179,7 +180,7 @@ def loss_by_length(
     length: int,
     precision: str,
     marks: Marks = OURS,
-) -> Results:
+) -> Plain:
     """{loss, perplexity, accuracy, predicted} on inputs of a length, or {refused: why} where the
     scheme cannot serve it."""
     try:

@@ -7,16 +7,10 @@ from dataclasses import dataclass
 
 from relpos.analysis.shuffle_gap import ALL, MIRRORED, gaps, shuffled
 from relpos.data.objective import Masked
-from relpos.measures.measure import (
-    Figure,
-    Measure,
-    MeasuredColumn,
-    NothingToMeasure,
-    Results,
-    by_example,
-)
+from relpos.measures.measure import Figure, Measure, MeasuredColumn, NothingToMeasure, by_example
 from relpos.measures.sample import Sample
 from relpos.ranges import Count
+from relpos.readers import Plain
 
 RATES = (5, 15, 30, 50, 80)
 """Per cents of the tokens that are predicted."""
@@ -55,7 +49,7 @@ class Masking(Measure):
     details = (BY_EXAMPLE,)
     by_name = True  # fifteen passes over the examples, and the shuffle gap is six
 
-    def measure(self, sample: Sample) -> Results:
+    def measure(self, sample: Sample) -> Plain:
         """`masking` {"5": {"loss", "shuffle_gap", "shuffle_gap_interval", "mirror_gap",
         "mirror_gap_interval"}, …, "80": …}; and `masking_by_example`, at each rate of each held-out
         example its predicted tokens, their loss, and how much both changes raise it."""
@@ -71,7 +65,7 @@ class Masking(Measure):
                 rate: gaps(sample.model, examples, changes, advance, masks)
                 for rate, masks in objectives.items()
             }
-        results: Results = {"masking": {}, BY_EXAMPLE: {}}
+        results: Plain = {"masking": {}, BY_EXAMPLE: {}}
         for rate, at in by_rate.items():
             intervals = {f"{name}_interval": ends for name, ends in at.intervals.items()}
             results["masking"][rate] = {LOSS: at.loss} | at.gaps | intervals
@@ -83,7 +77,7 @@ class Masking(Measure):
             )
         return results
 
-    def figure(self, column: str, results: Results) -> Figure | None:
+    def figure(self, column: str, results: Plain) -> Figure | None:
         quantity, _, rate = column.partition("_masked_")
         if "masking" not in results or rate not in results["masking"]:
             return None
@@ -91,7 +85,7 @@ class Masking(Measure):
         ends = tuple(at[f"{quantity}_interval"]) if quantity != LOSS else None
         return Figure.of_examples(at[quantity], ends, results[BY_EXAMPLE][rate], quantity)
 
-    def said(self, results: Results) -> list[str]:
+    def said(self, results: Plain) -> list[str]:
         if "masking" not in results:
             return []
         rates = results["masking"]

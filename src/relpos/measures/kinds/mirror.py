@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relpos.analysis.shuffle_gap import MIRROR, MIRRORED, gaps
-from relpos.measures.measure import Figure, Measure, MeasuredColumn, Results, by_example
+from relpos.measures.measure import Figure, Measure, MeasuredColumn, by_example
 from relpos.measures.sample import Sample
 from relpos.ranges import Count
+from relpos.readers import Plain
 
 GAP = "mirror_gap"
 
@@ -28,7 +29,7 @@ class Mirror(Measure):
     )
     details = ("mirror_gap_by_example",)
 
-    def measure(self, sample: Sample) -> Results:
+    def measure(self, sample: Sample) -> Plain:
         """`mirror_gap`, `mirror_gap_interval`; and `mirror_gap_by_example`, of each held-out
         example its predicted tokens and the nats by which reading it from right to left raises
         their loss."""
@@ -42,7 +43,7 @@ class Mirror(Measure):
             f"{GAP}_by_example": details,
         }
 
-    def figure(self, column: str, results: Results) -> Figure | None:
+    def figure(self, column: str, results: Plain) -> Figure | None:
         if GAP not in results:
             return None
         details = results[f"{GAP}_by_example"]

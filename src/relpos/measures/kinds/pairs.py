@@ -15,16 +15,10 @@ from relpos.data.pairs import MOST, AutoPairs, PairItem, PairSource
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError
-from relpos.measures.measure import (
-    Figure,
-    Floats,
-    Measure,
-    MeasuredColumn,
-    NothingToMeasure,
-    Results,
-)
+from relpos.measures.measure import Figure, Floats, Measure, MeasuredColumn, NothingToMeasure
 from relpos.measures.sample import Sample, reads_toy
 from relpos.model.heads import MaskedLM
+from relpos.readers import Plain
 from relpos.trust import instantiate
 
 GROUPS = {"same_word_pairs": "same_words", "other_pairs": "others"}
@@ -86,7 +80,7 @@ class Pairs(Measure):
             )
         return source
 
-    def measure(self, sample: Sample) -> Results:
+    def measure(self, sample: Sample) -> Plain:
         """`pairs` and `answers`, see `PairScores`; `form`."""
         pairs, form = self.source(reads_toy(sample.network.store)).pairs(), self.form
         with sample.bar("minimal pairs", sum(len(pair.texts) for pair in pairs)) as advance:
@@ -100,7 +94,7 @@ class Pairs(Measure):
             )
         return {"pairs": scores.summary(), "form": form, "answers": scores.answers()}
 
-    def figure(self, column: str, results: Results) -> Figure | None:
+    def figure(self, column: str, results: Plain) -> Figure | None:
         group = GROUPS[column]
         if "pairs" not in results or results["pairs"][group]["accuracy"] is None:
             return None
@@ -120,7 +114,7 @@ class Pairs(Measure):
             guess=pooled["guess"],
         )
 
-    def said(self, results: Results) -> list[str]:
+    def said(self, results: Plain) -> list[str]:
         phrases = []
         for column in self.columns:
             if figure := self.figure(column.name, results):
@@ -143,7 +137,7 @@ class PairScores:
     same: npt.NDArray[np.bool_]
     paradigms: list[str]
 
-    def summary(self) -> Results:
+    def summary(self) -> Plain:
         """{"same_words": {accuracy, interval, n, ties_right, guess}, "others": …, "paradigms":
         {name: …}}, accuracies of 0 to 100. The 95 % intervals are for other pairs of these same
         paradigms, not for other paradigms; None where there is no pair. `ties_right` is the
@@ -163,10 +157,10 @@ class PairScores:
             group[paradigm] = group.get(paradigm, "") + marks[right]
         return {"same_words": same_words, "others": others}
 
-    def _pooled(self, chosen: npt.NDArray[np.bool_]) -> Results:
+    def _pooled(self, chosen: npt.NDArray[np.bool_]) -> Plain:
         right = self.right[chosen]
         names = np.array(self.paradigms)[chosen]
-        pooled: Results = dict.fromkeys(("accuracy", "interval", "n", "ties_right", "guess"))
+        pooled: Plain = dict.fromkeys(("accuracy", "interval", "n", "ties_right", "guess"))
         pooled["n"] = len(right)
         interval = pooled_interval([right[names == name] for name in dict.fromkeys(names)])
         if interval is not None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from relpos.analysis.patterns import pattern
 from relpos.analysis.toeplitz import toeplitz_r2
-from relpos.measures.measure import Measure, Results, plain
+from relpos.measures.measure import Measure, plain
 from relpos.measures.sample import Sample
 from relpos.ranges import Count
+from relpos.readers import Plain
 
 NEAR = 8
 """`near` has the offsets −8 … 8."""
@@ -27,7 +28,7 @@ class HeadProfiles(Measure):
 
     by_name = True
 
-    def measure(self, sample: Sample) -> Results:
+    def measure(self, sample: Sample) -> Plain:
         """`pattern`: None where the scheme adds nothing to the scores, else of each head {"mean":
         at the offsets 1−n … n−1, "r2": of the nearest Toeplitz matrix, "near": the mean at −8 … 8
         of sequences of 64 tokens}; n tokens are a whole example."""

@@ -32,7 +32,7 @@ from relpos.data.shuffle import with_edges
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError, say
-from relpos.measures.measure import Drawing, Measure, NothingToMeasure, Results
+from relpos.measures.measure import Drawing, Measure, NothingToMeasure
 from relpos.measures.sample import Sample
 from relpos.model.encoder import Encoder, encoder_of
 from relpos.model.heads import IGNORED, MaskedLM
@@ -41,6 +41,7 @@ from relpos.model.position.merge import Merge
 from relpos.model.shape import Ids
 from relpos.model.surgery import add_tisa, average_positions, fold_positions
 from relpos.ranges import Count
+from relpos.readers import Plain
 from relpos.stages.change import change_positions
 
 HELDOUT_SEED = 2
@@ -87,7 +88,7 @@ class Removal(Measure):
 
     by_name = True
 
-    def measure(self, sample: Sample) -> Results:
+    def measure(self, sample: Sample) -> Plain:
         """`removal`: of each network a row with its loss, order gap and distances, and what it
         regains of each, see `compared`."""
         if not self.functions:
@@ -122,7 +123,7 @@ class Removal(Measure):
             )
         return model
 
-    def drawn(self, name: str, results: Results) -> Iterator[Drawing]:
+    def drawn(self, name: str, results: Plain) -> Iterator[Drawing]:
         rows = results["removal"]
         columns = {
             key: np.array([row[key] for row in rows], np.float64)
@@ -229,7 +230,7 @@ def compared(
     networks: Iterable[tuple[str, MaskedLM]],
     texts: Batches,
     shuffled: Batches,
-) -> Iterator[Results]:
+) -> Iterator[Plain]:
     """Of each network its name (`network`), `loss` in nats per masked token and `order_gap`;
     `output_distance` of the outputs from the intact network's, and `cls_distance`: the same with
     the mean of ‖h′ − h‖² over the [CLS] alone, the denominator being over all tokens. And what
@@ -250,14 +251,14 @@ def compared(
         raise RelposError(
             "no token of the held-out texts is masked: more texts, or longer ones, are needed"
         )
-    rows: list[Results] = []
+    rows: list[Plain] = []
     losses: list[Floats] = []  # of each network, by text
     intact_outputs: list[Tensor] = []
     for name, model in networks:
         of_texts, outputs = passed(model, texts)
         intact_outputs = intact_outputs or outputs
         loss = float(of_texts.sum()) / tokens
-        row: Results = {
+        row: Plain = {
             "network": name,
             "loss": loss,
             "order_gap": float(passed(model, shuffled)[0].sum()) / tokens - loss,

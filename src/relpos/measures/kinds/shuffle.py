@@ -9,17 +9,10 @@ import numpy as np
 
 from relpos import style
 from relpos.analysis.shuffle_gap import ALL, gaps, shuffled
-from relpos.measures.measure import (
-    Drawing,
-    Figure,
-    Measure,
-    Measured,
-    MeasuredColumn,
-    Results,
-    by_example,
-)
+from relpos.measures.measure import Drawing, Figure, Measure, Measured, MeasuredColumn, by_example
 from relpos.measures.sample import Sample
 from relpos.ranges import Count
+from relpos.readers import Plain
 
 LOSS = "heldout_loss"
 
@@ -43,7 +36,7 @@ class Shuffle(Measure):
     )
     details = ("by_example",)
 
-    def measure(self, sample: Sample) -> Results:
+    def measure(self, sample: Sample) -> Plain:
         """`shuffle_gap` {"2": nats, …, "all": nats}, `shuffle_gap_intervals`, `heldout_loss`,
         `examples`; and `by_example`, of each held-out example its predicted tokens, their loss in
         nats, and by how much shuffling all words raises it."""
@@ -64,7 +57,7 @@ class Shuffle(Measure):
             ),
         }
 
-    def figure(self, column: str, results: Results) -> Figure | None:
+    def figure(self, column: str, results: Plain) -> Figure | None:
         if column not in results:
             return None
         details = results.get("by_example", {})

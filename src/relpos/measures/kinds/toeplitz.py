@@ -16,10 +16,11 @@ from relpos.analysis.profiles import profiles
 from relpos.analysis.toeplitz import products, toeplitz_r2
 from relpos.data.store import Store
 from relpos.errors import RelposError
-from relpos.measures.measure import Drawing, Figure, Measure, Measured, MeasuredColumn, Results
+from relpos.measures.measure import Drawing, Figure, Measure, Measured, MeasuredColumn
 from relpos.measures.sample import Sample
 from relpos.model.surgery import position_table
 from relpos.ranges import Count
+from relpos.readers import Plain
 from relpos.runs.networks import Network
 
 LOSS = "heldout_loss"
@@ -53,7 +54,7 @@ class Toeplitz(Measure):
     )
     by_name, has_course = True, True
 
-    def measure(self, sample: Sample) -> Results:
+    def measure(self, sample: Sample) -> Plain:
         """`toeplitz`: R² of `P`, `P_off` (without its main diagonal) and `cosine`; of the `blocks`
         of P [first position, the one after the last, R²]; of `F_P` (layers, heads); `random`, the
         highest R² of random tables of the size of P, and of a block, `random_block`, of `width`
@@ -93,7 +94,7 @@ class Toeplitz(Measure):
         }
         return {"toeplitz": results}
 
-    def figure(self, column: str, results: Results) -> Figure | None:
+    def figure(self, column: str, results: Plain) -> Figure | None:
         if "toeplitz" not in results:
             return None
         return Figure(100 * results["toeplitz"]["r2"])
@@ -101,8 +102,8 @@ class Toeplitz(Measure):
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
         """R² by head and of blocks of each network; of P along the snapshots; and, of several
         networks, against their losses."""
-        course: list[Results] = []
-        points: list[Results] = []
+        course: list[Plain] = []
+        points: list[Plain] = []
         along, (of_course,) = style.grid(1, 1, 5.6, 3.2)
         against, (of_losses,) = style.grid(1, 1, 5.6, 3.2)
         for number, network in enumerate(networks):
@@ -138,7 +139,7 @@ class Toeplitz(Measure):
             of_losses.set(xlabel="R² of P", ylabel=LOSS)
             yield Drawing(f"toeplitz-against-{LOSS}", points, against)
 
-    def _of(self, name: str, result: Results) -> Drawing:
+    def _of(self, name: str, result: Plain) -> Drawing:
         """R² of a network's matrices as a table and two panels: F̂_P by head, and blocks of P."""
         by_layer = result["F_P"]
         width = f"{result['width']} positions"
@@ -233,5 +234,5 @@ def _chance(tables: int, n: int, width: int) -> tuple[float, float]:
     return whole, max(toeplitz_r2(table @ table.T, main=False) for table in drawn)
 
 
-def _row(matrix: str, r2: float, layer: int | str = "", head: int | str = "") -> Results:
+def _row(matrix: str, r2: float, layer: int | str = "", head: int | str = "") -> Plain:
     return {"matrix": matrix, "layer": layer, "head": head, "r2": r2}

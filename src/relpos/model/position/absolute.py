@@ -33,8 +33,8 @@ class Absolute(Scheme):
     width of the embedding, so that a factorised model pays max_positions × embedding parameters.
 
     Raises:
-        RelposError: with `start=neighbours`, rows that are not as wide as the first layer, or heads of an
-            odd width; later, a convolution that makes the queries or keys itself.
+        RelposError: with `start=neighbours`, rows that are not as wide as the first layer, or heads
+            of an odd width; later, a convolution that makes the queries or keys itself.
 
     Example:
         >>> absolute = Absolute(Shape.example())
@@ -95,8 +95,8 @@ def neighbours(table: Tensor, query: Tensor, key: Tensor, head_dim: int, std: fl
         wave = pi * positions ** -((place + 0.5) / (width // 2))
         turn = ((head // 2 + 1) * (2 * (head % 2) - 1) * wave)[:, None]
         same = torch.eye(width)
-        other = torch.eye(width)[channel ^ 1] * (2 * odd - 1)[:, None]
-        turned = torch.cos(turn) * same + torch.sin(turn) * other
+        quarter = torch.eye(width)[channel ^ 1] * (2 * odd - 1)[:, None]
+        turned = torch.cos(turn) * same + torch.sin(turn) * quarter
         table.copy_(sqrt(2) * std * torch.sin(position * wave + odd * (pi / 2)))
         query += strength * same[: len(query)].to(query)
         key += strength * turned[: len(key)].to(key)
