@@ -347,7 +347,9 @@ def check_recorded(path: Path) -> None:
     """
     check_regular(path)
     for folder in (path.absolute().parent, path.absolute().parent.parent):
-        if expected := _checksums(folder).get(path.absolute().relative_to(folder).as_posix()):
+        if expected := recorded_checksums(folder).get(
+            path.absolute().relative_to(folder).as_posix()
+        ):
             _compare(folder, path, expected)
 
 
@@ -358,7 +360,7 @@ def check_all_recorded(run: Path) -> None:
     Raises:
         RelposError: as `check_recorded`.
     """
-    sums = _checksums(run)
+    sums = recorded_checksums(run)
     folders = sorted({name.partition("/")[0] for name in sums if "/" in name})
     names = set(sums)
     for folder in folders:
@@ -369,7 +371,7 @@ def check_all_recorded(run: Path) -> None:
         _compare(run, run / name, sums.get(name, "none"))
 
 
-def _checksums(run: Path) -> dict[str, str]:
+def recorded_checksums(run: Path) -> dict[str, str]:
     """Name → checksum of the files in a run's record; empty where there is none."""
     record = read_json(run / RECORD, dict[str, object], {})
     sums = record.get("files")

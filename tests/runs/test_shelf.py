@@ -76,6 +76,9 @@ def test_a_log_that_a_hand_has_changed_is_named_when_it_is_read(monkeypatch):
         RelposError, match=f"^damaged: {run.path / LOGGED} is not what its run has written"
     ):
         logged(run.path)
+    (run.path / LOGGED).unlink()
+    with pytest.raises(RelposError, match=f"^{run.path / LOGGED}: No such file or directory"):
+        logged(run.path)
 
 
 def test_the_newest_line_of_a_long_file_is_found(tmp_path):

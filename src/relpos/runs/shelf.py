@@ -14,7 +14,14 @@ from typing import TypeVar
 
 from relpos.errors import RelposError, refuse_unknown, say
 from relpos.progress import tracked
-from relpos.readers import Plain, check_recorded, fitted, json_lines, read_bytes
+from relpos.readers import (
+    Plain,
+    check_recorded,
+    fitted,
+    json_lines,
+    read_bytes,
+    recorded_checksums,
+)
 from relpos.runs.run import Record, identity_of, placed, read_record, runs_root, stage_class
 
 What = TypeVar("What", bound=Hashable)
@@ -142,9 +149,9 @@ def logged(run: Path) -> list[Plain]:
 
     Raises:
         RelposError: a line is damaged, and file and line are named; or the run is finished, and the
-            file another one since.
+            file another one since, or gone.
     """
-    if (run / LOGGED).exists():
+    if (run / LOGGED).exists() or LOGGED in recorded_checksums(run):
         check_recorded(run / LOGGED)
     lines = json_lines(run / LOGGED)
     for number, line in enumerate(lines, 1):
