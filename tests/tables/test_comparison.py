@@ -181,3 +181,20 @@ def test_beside_printed_numbers_it_is_said_where_positions_could_not_move_far(
     compared = with_comparisons(rows, experiment(), {"fixed": {"rte": printed}} if printed else {})
     said = text.markdown(view_of(Table("t", "?", compared)))
     assert ("In fixed position parameters could move by at most about 0.15" in said) == is_told
+
+
+@pytest.mark.parametrize("ahead", [0.2, 8.0])
+def test_a_column_in_which_no_row_is_ahead_of_an_untrained_one_says_so(ahead):
+    control = of_pretrainings("not_pretrained", around(60.0, -1.0), ["pretrain.steps=0"])
+    rows = [control, of_pretrainings("none", around(60.0 + ahead), ["position=none"])]
+    first, second = with_comparisons(rows, experiment(), {})
+    assert (first.columns["rte"].learnt, first.columns["rte"].learnt_interval) == (None, None)
+    found = second.columns["rte"]
+    assert found.learnt == pytest.approx(ahead)
+    low, high = found.learnt_interval
+    assert (low > 0) is (ahead > 1)
+    view = view_of(Table("t", "?", [first, second]))
+    assert any("not pre-trained in RTE" in note for note in view.notes) is (low < 0)
+    below = next(side.lines for side in view.below if side.title.startswith("above"))
+    interval = f"({low:.1f} to {high:.1f})".replace("-", "−")
+    assert below == [("not_pretrained", ["—"]), ("none", [f"+{ahead} {interval}"])]

@@ -1,6 +1,7 @@
 """Comparisons of a table's numbers with the paper's, the GLUE server's and the baseline row's.
 
-They are the fields of `relpos.tables.table.Column` from `printed` on.
+They are the fields of `relpos.tables.table.Column` from `printed` on, the last of them differences to
+a row that was not pre-trained.
 
 Beside a printed number stands ours minus it. Ours is the mean over pre-trainings of the statistic
 that the paper prints of its single one: the mean, best or median over fine-tunings. A number that
@@ -20,13 +21,17 @@ from dataclasses import replace
 from itertools import chain
 from statistics import fmean
 
+from relpos.measures.measure import measured_columns
 from relpos.results.gain import between_models, estimated
-from relpos.results.scale import MEAN, columns_named
+from relpos.results.scale import MEAN, Scale, columns_named
 from relpos.results.statistics import Difference, holm, of_errors
 from relpos.results.values import GLUE
 from relpos.tables.experiment import Experiment
 from relpos.tables.table import Column, Row, scale_of
 
+UNTRAINED = "pretrain.steps=0"
+"""The override of a row whose fine-tunings begin at initial weights: what the others have above it,
+their pre-training has taught them."""
 PrintedRow = Mapping[str, float]
 """Column → the paper's number; `COLUMN_sem` is its standard error."""
 
@@ -52,7 +57,7 @@ def with_comparisons(
         # A baseline belongs to the group of the rows that are compared with it.
         base = row.name if row.name in experiment.baseline else baseline_of(row.name, experiment)
         groups.setdefault(base or "", []).append(row)
-    return _with_baselines(compared, groups)
+    return _with_learnt(_with_baselines(compared, groups))
 
 
 def _with_printed(row: Row, experiment: Experiment, printed: PrintedRow) -> Row:
@@ -125,6 +130,33 @@ def _with_baselines(rows: Sequence[Row], groups: Mapping[str, Sequence[Row]]) ->
                 adjusted.get(row.name),
             )
     return [row.with_numbers(compared[row.name]) for row in rows]
+
+
+def _with_learnt(rows: list[Row]) -> list[Row]:
+    """The rows with differences to the one that was not pre-trained, if there is one."""
+    control = next((row for row in rows if UNTRAINED in row.overrides), None)
+    if control is None:
+        return rows
+    scale = scale_of(rows)
+    result = []
+    for row in rows:
+        columns = dict(row.columns)
+        for name in columns.keys() & control.columns.keys() - measured_columns().keys():
+            if row is not control:
+                columns[name] = _with_gain(scale, row, control, name)
+        result.append(replace(row, columns=columns))
+    return result
+
+
+def _with_gain(scale: Scale, row: Row, control: Row, name: str) -> Column:
+    column, base = row.columns[name], control.columns[name]
+    estimate = estimated(scale, {row.name: 1.0, control.name: -1.0}, [name])
+    gain = (estimate and estimate[1]) or between_models(column.by_seed, base.by_seed)
+    return replace(
+        column,
+        learnt=gain.value if gain else minus(column.mean, base.mean),
+        learnt_interval=(gain.low, gain.high) if gain else None,
+    )
 
 
 def baseline_of(name: str, experiment: Experiment) -> str | None:

@@ -81,6 +81,8 @@ class Column:
             `delta_p_holm` is adjusted for the rows of the column. None if the rows do not show how
             much pre-trainings differ.
         delta_printed: the same difference between the printed numbers.
+        learnt: mean − that of the row that was not pre-trained; `learnt_interval` is found as
+            `delta_interval` is. None for that row, without one, and where nothing is fine-tuned.
     """
 
     values: list[float] = field(default_factory=list)
@@ -107,6 +109,8 @@ class Column:
     delta_p: float | None = None
     delta_p_holm: float | None = None
     delta_printed: float | None = None
+    learnt: float | None = None
+    learnt_interval: Interval | None = None
 
     @property
     def by_seed(self) -> dict[Seed, float]:

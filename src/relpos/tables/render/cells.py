@@ -197,6 +197,18 @@ def delta(column: Column) -> str:
     return text
 
 
+def learnt(column: Column) -> str:
+    """`+3.2 (1.0 to 5.4)`: what a row has above the one that was not pre-trained; empty where that is
+    unknown."""
+    if column.learnt is None:
+        return ""
+    text = signed(column.learnt, column.decimals)
+    if column.learnt_interval:
+        low, high = column.learnt_interval
+        text += f" ({number(low, column.decimals)} to {number(high, column.decimals)})"
+    return text
+
+
 def number(value: float | None, decimals: int = 1) -> str:
     """A number with its decimals, or the sign for a missing one; no sign before a zero.
 
@@ -297,6 +309,11 @@ def deltas(columns: Sequence[TableColumn], rows: Sequence[Row]) -> SideTable | N
         rows,
         delta,
     )
+
+
+def by_pretraining(columns: Sequence[TableColumn], rows: Sequence[Row]) -> SideTable | None:
+    """Differences to the row that was not pre-trained; None without one."""
+    return of_scores("above not pre-trained (95 % interval)", columns, rows, learnt)
 
 
 def order_and_rate(rows: Sequence[Row]) -> SideTable | None:

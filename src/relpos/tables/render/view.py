@@ -15,6 +15,7 @@ from relpos.tables.render.cells import (
     SideTable,
     TableColumn,
     by_multiplier,
+    by_pretraining,
     by_snapshot,
     deltas,
     losses_by_length,
@@ -136,6 +137,10 @@ class View:
         if parts:
             why = "Fine-tuned on a part of the official training examples, so that scores do not compare with published ones"
             yield f"{why}: {', '.join(parts.values())}."
+        silent = [column.title for column in self.scores if says_nothing(column.scores)]
+        if silent:
+            where = "No row is surely ahead of the one that was not pre-trained in"
+            yield f"{where} {', '.join(silent)}, which so say nothing about pre-training."
         if self.table.tuned and any(
             row.position_lr != 1 or row.conv_lr is not None for row in rows
         ):
@@ -169,6 +174,7 @@ def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
         server(rows),
         *more,
         deltas(scores, rows),
+        by_pretraining(scores, rows),
         losses_by_length(rows),
         *by_snapshot(rows),
         by_multiplier(rows),
@@ -180,6 +186,12 @@ def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
         side_tables=list(filter(None, side_tables)),
         by_step=losses_by_step(rows),
     )
+
+
+def says_nothing(column: Sequence[Column]) -> bool:
+    """Whether the scores of a column tell no row from the one that was not pre-trained."""
+    intervals = [score.learnt_interval for score in column if score.learnt is not None]
+    return bool(intervals) and not any(interval and interval[0] > 0 for interval in intervals)
 
 
 def columns_of(rows: Iterable[Row]) -> list[str]:
