@@ -1,13 +1,15 @@
 """The intervals of claims.txt, computed anew without relpos: python benchmarks/recompute.py FOLDER
-[loss|order]
+[loss|order|glue|COLUMN]
 
 FOLDER is an unpacked experiments/results/*/records.tar.xz, or several. Each line is a pair of rows
-of one scale: the difference in held-out loss or in shuffle gap, its 95 % interval with moderated
-variances (Smyth 2004), and that of these pairs of seeds alone. Rows that share one seed at most are
-compared by Welch's formula, and two single runs with the same seed by what other pairs show. A row
-that knows less than nine tenths of the order (by its loss, between that of `none` and the lowest)
-stands apart, with the variance of its own pairs. Every run counts; claims leave out pilots (seeds
-from 100) and rows that no claim names, which are to be deleted from FOLDER first.
+of one scale: the difference in held-out loss, in shuffle gap, in the mean of GLUE's columns, or in
+one of these (then all pre-trainings of FOLDER are one scale, as in a table, those of no steps too),
+its 95 % interval with moderated variances (Smyth 2004), and that of these pairs of seeds alone.
+Rows that share one seed at most are compared by Welch's formula, and two single runs with the same
+seed by what other pairs show. A row that knows less than nine tenths of the order (by its loss,
+between that of `none` and the lowest) stands apart in loss and gap, with the variance of its own
+pairs. Every run counts; claims leave out pilots (seeds from 100) and rows that no claim names,
+which are to be deleted from FOLDER first.
 """
 
 import json
@@ -26,7 +28,7 @@ from scipy.stats import t
 
 Floats = NDArray[np.float64]
 NONE = re.compile(r"none-\d+x\d+(-causal)?-")  # the folder of a row without positions
-of_order = sys.argv[2:] == ["order"]
+measure = sys.argv[2] if len(sys.argv) > 2 else "loss"
 values: dict[tuple[str, str], dict[Any, dict[int, tuple[float, Path]]]] = defaultdict(
     lambda: defaultdict(dict)
 )
@@ -48,6 +50,8 @@ for path in sorted(Path(sys.argv[1], "pretrain").glob("*/record.json")):
         [meaning | dict.fromkeys(("seed", "position", "conv", "sources")), record["inputs"]],
         sort_keys=True,
     )
+    if measure not in ("loss", "order", "glue"):
+        scale, row = "", row + " not pre-trained" * (meaning["steps"] == 0)
     values[scale, row][rates][meaning["seed"]] = -record["metrics"]["heldout_loss"], path.parent
     for kept in (
         json.loads(file.read_text(encoding="utf-8"))
@@ -55,6 +59,23 @@ for path in sorted(Path(sys.argv[1], "pretrain").glob("*/record.json")):
     ):
         if kept["share"] == 100:
             gaps[kept["meaning"]["examples"]][path.parent] = kept["results"]["shuffle_gap"]["all"]
+tuned: dict[str, dict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+for path in sorted(Path(sys.argv[1], "finetune").glob("*/record.json")):
+    record = json.loads(path.read_text(encoding="utf-8"))
+    start = Path(record["inputs"].get("start", "")).name
+    tuned[start][record["meaning"]["seed"]] |= record["metrics"]["columns"]
+
+
+def score(run: Path) -> float | None:
+    """The mean over a pre-training's fine-tuning seeds of the mean of their columns, or of one."""
+    means = [
+        np.mean([value for name, value in columns.items() if measure in ("glue", name)])
+        for columns in tuned[run.name].values()
+        if measure in ("glue", *columns)
+    ]
+    return float(np.mean(means)) if means else None
+
+
 # of each scale the gaps on as many examples as most of its networks were measured on
 ways: dict[str, dict[Path, float]] = {}
 for scale in {scale for scale, _ in values}:
@@ -78,7 +99,8 @@ gains: dict[str, dict[str, float]] = defaultdict(dict)  # scale, row → minus t
 for (scale, row), by_rate in values.items():
     chosen = max(by_rate.items(), key=lambda item: (len(item[1]), item[0]))[1]
     known = {
-        seed: (ways[scale].get(at) if of_order else loss) for seed, (loss, at) in chosen.items()
+        seed: {"loss": loss, "order": ways[scale].get(at)}.get(measure, score(at))
+        for seed, (loss, at) in chosen.items()
     }
     scales[scale][row] = {seed: value for seed, value in known.items() if value is not None}
     gains[scale][row] = float(np.mean([loss for loss, _ in chosen.values()]))
@@ -111,7 +133,9 @@ for scale, rows in scales.items():
     knowing = {
         row
         for row, at in gains[scale].items()
-        if np.isinf(least) or at - least >= 0.9 * (max(gains[scale].values()) - least)
+        if measure not in ("loss", "order")
+        or np.isinf(least)
+        or at - least >= 0.9 * (max(gains[scale].values()) - least)
     }
     pool = {
         row: seeds

@@ -36,8 +36,10 @@ def intervals(text: str) -> set[tuple[float, ...]]:
 
 
 def computed_again(folder: Path) -> set[tuple[float, ...]]:
-    """The intervals of all pairs, in both measures, by the script."""
-    commands = [[sys.executable, "-I", SCRIPT, folder, measure] for measure in ("loss", "order")]
+    """The intervals of all pairs, in all measures of claims, by the script."""
+    commands = [
+        [sys.executable, "-I", SCRIPT, folder, measure] for measure in ("loss", "order", "glue")
+    ]
     return intervals(
         "".join(
             subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
