@@ -9,7 +9,6 @@ import relpos
 from pretend import STAGE, pretend, trains, working
 from relpos.cli import main
 from relpos.errors import RelposError
-from relpos.files import write_json
 from relpos.runs import training
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
@@ -41,32 +40,6 @@ def test_a_finished_record_that_a_hand_has_changed_is_one_line(before, after, mo
     path.write_text(path.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
     with pytest.raises(RelposError, match=r"damaged record .*\(changed since it was written\)"):
         read_record(run.path)
-
-
-@pytest.mark.parametrize(
-    ("metrics", "metric", "said"),
-    [
-        ({"perplexity": 0.5}, "", "perplexity 0.5"),
-        ({"heldout_loss": -1.0}, "", "heldout_loss -1"),
-        ({"heldout_accuracy": 500.0}, "", "heldout_accuracy 500"),
-        ({"columns": {"rte": 500.0}}, "relpos.train.metrics.accuracy", "rte 500"),
-        ({"columns": {"rte": 500.0}}, "my_module.mine", None),
-        (
-            {"columns": {"rte": 100 + 1e-13}, "perplexity": 1.0},
-            "relpos.train.metrics.pearson",
-            None,
-        ),
-        (None, "", None),
-    ],
-)
-def test_impossible_values_are_named_where_nothing_is_sealed(metrics, metric, said, tmp_path):
-    record = {"state": "finished", "metrics": metrics, "meaning": {"task": {"metric": metric}}}
-    write_json(tmp_path / "record.json", record)
-    if said is None:
-        assert read_record(tmp_path) == record
-    else:
-        with pytest.raises(RelposError, match=rf"damaged record .*\({said} is impossible\)"):
-            read_record(tmp_path)
 
 
 def test_a_run_of_a_worker_has_the_command_that_was_typed(toy_runs, tmp_path, monkeypatch, as_now):

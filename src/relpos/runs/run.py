@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from importlib import import_module
-from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, Self, get_type_hints
 
@@ -37,17 +36,6 @@ SHAPES: dict[str, Any] = {
     "starts": list[dict[str, Any]],
 }
 """What the keys of a record are that every reader of it needs."""
-
-
-POSSIBLE = {
-    "heldout_loss": (0, inf),
-    "heldout_accuracy": (0, 1),
-    "heldout_perplexity": (1, inf),
-    "perplexity": (1, inf),
-}
-"""Name of a final metric → its least and largest value."""
-SCORES = -100.001, 100.001
-"""Those of a score in per cent, with room for rounding."""
 
 
 class OfStage:
@@ -470,8 +458,6 @@ def read_record(folder: Path) -> Record:
         record = Record(unsealed(read_json(path, dict, {}), str(path)))
         for key, shape in SHAPES.items():
             fitted({key: record[key]} if key in record else {}, dict[str, shape])  # type: ignore[valid-type]
-        if impossible := next(_impossible(record), None):
-            raise RelposError(f"{path}: {impossible} is impossible")
     except RelposError as error:
         if isinstance(error.__cause__, OSError):
             raise RelposError(f"cannot read {error}") from error
@@ -480,19 +466,3 @@ def read_record(folder: Path) -> Record:
             f"({str(error).partition(': ')[2]})"
         ) from error
     return record
-
-
-def _impossible(record: Record) -> Iterator[str]:
-    """Final metrics outside of what they can be, as `perplexity 0.5`; a metric from outside the
-    package may be anything."""
-    metrics = record.metrics
-    task = record.meaning.get("task")
-    bounds: dict[str, tuple[float, float]] = dict(POSSIBLE)
-    if isinstance(task, dict) and str(task.get("metric")).startswith("relpos."):
-        scores = fitted(record.columns, dict[str, float])
-        metrics = metrics | scores
-        bounds = bounds | dict.fromkeys(scores, SCORES)
-    for name, (least, most) in bounds.items():
-        value = metrics.get(name)
-        if isinstance(value, int | float) and (value < least or value > most):
-            yield f"{name} {value:g}"

@@ -10,12 +10,11 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 from glob import escape
-from math import inf
 from pathlib import Path
 from typing import Literal
 
 from relpos.config.schema import RunConfig, Speed
-from relpos.errors import RelposError, one_line, say
+from relpos.errors import one_line, say
 from relpos.files import digest, write_json
 from relpos.measures.measure import Measure, chosen
 from relpos.measures.sample import Sample, is_toy, reads_toy
@@ -126,19 +125,12 @@ class MeasureStage(Run):
 
 
 def figures(measure: Measure, results: Plain) -> dict[str, float]:
-    """The value of each of a measure's columns that was measured.
-
-    Raises:
-        RelposError: one is out of its bounds.
-    """
+    """The value of each of a measure's columns that was measured."""
     values: dict[str, float] = {}
     for column in measure.columns:
         # Another version of this measure may have kept less.
         with suppress(KeyError):
             if figure := measure.figure(column.name, results):
-                least, most = column.bounds or (-inf, inf)
-                if figure.value < least or figure.value > most:
-                    raise RelposError(f"{column.title} {figure.value:g} is impossible")
                 values[column.name] = figure.value
     return values
 
