@@ -303,7 +303,7 @@ def test_a_working_directory_that_is_gone_is_one_line(relpos, tmp_path):
     (tmp_path / "gone").mkdir()
     os.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    done = relpos("params", "size=tiny")
+    done = relpos("status")
     assert (done.returncode, done.stderr) == (1, "relpos: the working directory is gone\n")
 
 

@@ -10,7 +10,6 @@ import errno
 import io
 import math
 import os
-import resource
 import select
 import shlex
 import signal
@@ -20,13 +19,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from relpos.config.conf import commands
+from relpos.config.conf import commands, key_of
 from relpos.errors import RelposError, printable, refuse_unknown, say
 from relpos.process import COMMAND, SAFE_PATH, interrupt, on_stops, without_keys
 from relpos.when_imported import import_quickly
 
 if TYPE_CHECKING:
-    from hydra.conf import HydraConf
     from omegaconf import DictConfig
 
 UNREAD = 141
@@ -40,9 +38,6 @@ NO_MEMORY = (
 )  # fmt: skip
 """What is in the messages of torch, oneDNN, Python and the system where memory ends; they are of
 various types."""
-LITTLE = 2 << 30
-"""Bytes of address space below which a library may end the process without a word: what C++ cannot
-allocate aborts it."""
 
 HELP = """relpos: how should a Transformer encoder know the order of its tokens?
 
@@ -194,27 +189,14 @@ def _main(arguments: list[str]) -> int:
         os.environ["COMP_LINE"] = f"{name} {arguments_of_command}"
         arguments = [command, *arguments]
     refuse_unknown("unknown command", arguments[0], commands())
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit != resource.RLIM_INFINITY and limit < LITTLE:
-        _say(
-            f"the address space is limited to {limit / 1e9:.1f} GB (ulimit -v), in which torch "
-            f"may end without a word"
-        )
     os.environ[COMMAND] = shlex.join(["relpos", *without_keys(arguments)])
     return _run(arguments[0], arguments[1:])
 
 
 def _run(command: str, arguments: list[str]) -> int:
-    import hydra
-    from hydra.core.hydra_config import HydraConfig
-
     from relpos.config.arguments import flags_and_overrides, rewritten
-    from relpos.config.check import check, one_line
-    from relpos.config.compose import call, resolved, unresolved, with_scheme
-    from relpos.config.conf import also_in, conf_dir
-    from relpos.files import refuse_links
-    from relpos.places import make_runs_root, runs_root
-    from relpos.trust import asked, outside, targets, trust
+    from relpos.config.compose import called
+    from relpos.trust import asked
 
     flags, overrides = flags_and_overrides(command, arguments)
     overrides = asked(overrides)
@@ -224,13 +206,28 @@ def _run(command: str, arguments: list[str]) -> int:
         print(help_of(command, overrides))
         return 0
     overrides = rewritten(command, overrides)
+    if flags or any(key_of(override).startswith("hydra") for override in overrides):
+        return _by_hydra(command, flags, overrides)
     # Hydra would answer with a missing value of its own, which does not say how to write it.
-    if (
-        command == "reproduce"
-        and not flags
-        and not any(override.startswith("table=") for override in overrides)
-    ):
+    if command == "reproduce" and not any(word.startswith("table=") for word in overrides):
         raise RelposError("table must be given, as in: relpos reproduce table=demo")
+    sys.argv = [f"relpos {command}", *without_keys(overrides)]  # loggers of others write it down
+    print(printable(called(command, overrides)))
+    return 0
+
+
+def _by_hydra(command: str, flags: list[str], overrides: list[str]) -> int:
+    """What only Hydra does: sweeps, the user's own options, `--cfg`, settings of its own."""
+    import hydra
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import OmegaConf
+
+    from relpos.config.check import one_line
+    from relpos.config.compose import call, composed, resolved
+    from relpos.config.conf import also_in, conf_dir
+    from relpos.files import refuse_links
+    from relpos.places import make_runs_root, runs_root
+
     # exceptions arrive here whole; `main` makes one line of them
     os.environ["HYDRA_FULL_ERROR"] = "1"
     sys.argv = [f"relpos {command}", *flags, *overrides]
@@ -240,29 +237,26 @@ def _run(command: str, arguments: list[str]) -> int:
 
     main_process = os.getpid()
 
-    def task(cfg: DictConfig) -> float | None:
+    def task(_: DictConfig) -> float | None:
         """What a sweeper minimises: the figure that `metric` names; infinity where there is none
         because of an error."""
         if os.getpid() != main_process:  # a sweep's launcher has started this one
             import_quickly()
         sys.argv[1:] = without_keys(sys.argv[1:])  # which loggers of others write down
         try:
-            own = _own_options(HydraConfig.get())
-            typed = [
-                *_typed(HydraConfig.get()),
-                *(f"hydra.searchpath=[file://{path}]" for path in own),
+            sources = HydraConfig.get().runtime.config_sources
+            own = [
+                f"{source.schema}://{source.path}"
+                for source in sources
+                if "command-line" in source.provider  # --config-dir, or hydra.searchpath
             ]
-            content = unresolved(cfg)
-            if any("hydra.searchpath=" in override for override in typed):
-                trust(*outside(name for _, name in targets(content)))
-            with one_line(command, typed):
-                config = resolved(cfg)
-            check(config, command, typed)
             with also_in(own):
-                paths.append(str(call(command, with_scheme(content, command, typed))))
+                typed = OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)
+                content = composed(command, typed)  # type: ignore[arg-type]
+                paths.append(str(call(command, content)))
             if os.getpid() != main_process:  # the main process will not see this list
                 print(printable(paths[-1]))
-            if not (metric := config.get("metric")):
+            if not (metric := resolved(content).get("metric")):
                 return None
             from relpos.runs.shelf import figure
 
@@ -293,22 +287,6 @@ def _run(command: str, arguments: list[str]) -> int:
     if errors:
         raise errors[-1]
     return 0
-
-
-def _typed(hydra_cfg: HydraConf) -> list[str]:
-    """The overrides as typed."""
-    from omegaconf import OmegaConf
-
-    return list(OmegaConf.to_container(hydra_cfg.overrides, resolve=False)["task"])  # type: ignore[call-overload, index]
-
-
-def _own_options(hydra_cfg: HydraConf) -> list[str]:
-    """The folders of the user's own option files (`--config-dir`)."""
-    return [
-        source.path
-        for source in hydra_cfg.runtime.config_sources
-        if source.provider == "command-line"
-    ]
 
 
 if __name__ == "__main__":

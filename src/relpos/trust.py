@@ -12,7 +12,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import partial
 from importlib import import_module
@@ -357,23 +357,13 @@ def instantiate(node: Mapping[str, object], kind: str, **further: object) -> Any
 def bound(node: Mapping[str, object], kind: str, **further: object) -> Callable[[], Any]:
     """A function that does `instantiate`. Names and arguments are refused here, and nothing is made
     yet."""
-    function = constructor(_plain(node), kind)
+    function = constructor(node, kind)
     try:
         # Before the call: a TypeError from inside the constructor is a bug and keeps its traceback.
         inspect.signature(function).bind(**further)
     except TypeError as error:
         raise RelposError(f"{kind}: {node['_target_']}: {error}") from None
     return partial(function, **further)
-
-
-def _plain(value: object) -> object:
-    """The value with its mappings and sequences, which may be a configuration's own, as
-    dictionaries and lists."""
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(item) for item in value]
-    return value
 
 
 def allows(word: str) -> bool:

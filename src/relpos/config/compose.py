@@ -40,7 +40,8 @@ def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
 
 
 def composed(command: str, overrides: Sequence[str] = ()) -> Plain:
-    """`compose` as plain values; interpolations are left as they are, for `resolved`."""
+    """`compose` as plain values; interpolations are left as they are, for `resolved`. That of a
+    training has `scheme`, the typed word for its position scheme."""
     refuse_unknown("unknown command", command, commands())
     overrides = rewritten(command, overrides)
     with one_line(command, overrides):
@@ -54,19 +55,16 @@ def composed(command: str, overrides: Sequence[str] = ()) -> Plain:
     # The values are checked, but interpolations are returned: they must follow when a table changes
     # the seed.
     check(config, command, overrides)
-    return with_scheme(content, command, overrides)
-
-
-def with_scheme(content: Plain, command: str, overrides: Sequence[str]) -> Plain:
-    """The configuration of a training with `scheme`, the typed word for its position scheme, which
-    loggers show."""
-    if command not in TRAININGS:
-        return content
-    words = [entry["position"] for entry in conf_file(command)["defaults"] if "position" in entry]
-    words += [
-        override.partition("=")[2] for override in overrides if key_of(override) == "position"
-    ]
-    return content | {"scheme": str(words[-1])}
+    if command in TRAININGS:
+        # the typed word, which loggers show
+        words = [
+            entry["position"] for entry in conf_file(command)["defaults"] if "position" in entry
+        ]
+        words += [
+            override.partition("=")[2] for override in overrides if key_of(override) == "position"
+        ]
+        content["scheme"] = words[-1]
+    return content
 
 
 def resolved(content: DictConfig | Plain) -> Plain:
@@ -91,10 +89,10 @@ def unresolved(content: DictConfig | Plain) -> Plain:
 
 
 def _by_hydra(command: str, overrides: Sequence[str]) -> DictConfig:
-    # inside `hydra.main`: a table composes its rows there
+    # inside `hydra.main`
     if GlobalHydra.instance().is_initialized():
         GlobalHydra.instance().clear()
-    search = [f"hydra.searchpath={spelled([f'file://{folder}' for folder in OWN])}"] if OWN else []
+    search = [f"hydra.searchpath={spelled(OWN)}"] if OWN else []
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         cfg = hydra_compose(command, overrides=[*overrides, *search])
     if OWN:  # the user trusts the classes that the user's own option files name

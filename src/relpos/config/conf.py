@@ -18,7 +18,7 @@ PACKAGE = re.compile(r"# @package (?P<name>[\w.]+)\n")
 HEAD = re.compile(r"# relpos (?P<name>[a-z-]+): (?P<says>.*)\n# relpos (?P=name) (?P<example>.*)\n")
 """First lines of a command's file."""
 OWN: list[str] = []
-"""Folders with the user's own options (`--config-dir`), which Hydra also searches."""
+"""Folders, as URLs, with the user's own options (`--config-dir`), which Hydra also searches."""
 
 
 @contextmanager
