@@ -1,12 +1,10 @@
-"""Loggers besides ours: any of Lightning's by its name, a function of the user's own, trackio."""
+"""Loggers besides ours: any of Lightning's by its name, a function of the user's own."""
 
 import csv
 import json
 import shlex
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -134,32 +132,6 @@ def test_a_wrong_logger_is_refused_before_anything_is_made(
     assert not (tmp_path / "runs" / "toy").exists()
 
 
-def test_trackio_has_one_run_with_every_figure(toy_runs, tmp_path, monkeypatch):
-    """With trackio itself where it is installed, else with what it would be told."""
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
-    told: list[dict[str, Any]] = []
-    try:
-        import trackio
-    except ImportError:
-        experiment = SimpleNamespace(
-            log=lambda metrics, step: told.append(metrics | {"step": step}), finish=lambda: None
-        )
-        trackio = SimpleNamespace(init=lambda project, **how: experiment)
-        monkeypatch.setitem(sys.modules, "trackio", trackio)
-    run = relpos.run(compose("pretrain", [*TINY, "logger=trackio"]))
-    if not told:
-        from trackio.sqlite_storage import SQLiteStorage
-
-        told = SQLiteStorage.get_logs("relpos", run.path.name)
-    ours = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
-    assert [row["loss"] for row in told if "loss" in row] == [
-        row["loss"] for row in ours if "loss" in row
-    ]
-    assert [row["heldout_loss"] for row in told if "heldout_loss" in row] == [
-        run.metrics["heldout_loss"]
-    ]
-
-
 @pytest.mark.parametrize(
     ("change", "scheme"), [([], "modernbert"), (["change.tisa=2", "change.start=random"], "+tisa")]
 )
@@ -200,11 +172,11 @@ def test_wandb_knows_the_network_the_text_and_the_tokenizer_of_a_fine_tuning(
 def test_a_logger_without_its_package_or_with_an_unknown_mode_is_refused_before_any_run_begins(
     toy_runs, refused, monkeypatch
 ):
-    monkeypatch.setitem(sys.modules, "trackio", None)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
     monkeypatch.setenv("WANDB_MODE", "of")
     short = [*TINY, "vocabulary=150"]  # no tokenizer of that size is there
-    assert refused("pretrain", *short, "logger=trackio").endswith(
-        "logger=trackio needs trackio: pip install trackio"
+    assert refused("pretrain", *short, "logger=tensorboard").endswith(
+        "logger=tensorboard needs tensorboard: pip install tensorboard"
     )
     assert "WANDB_MODE=of" in refused("pretrain", *short, "logger=wandb")
     assert not [*toy_runs.glob("pretrain/*"), *toy_runs.glob("tokenizer/toy-150-*")]

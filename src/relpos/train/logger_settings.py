@@ -28,8 +28,7 @@ NAMES: dict[str, Where] = {
 """What WANDB_MODE may say → what it means."""
 
 LOGGERS = {
-    f"relpos.train.loggers.{package}_logger": package
-    for package in ("wandb", "tensorboard", "trackio")
+    f"relpos.train.loggers.{package}_logger": package for package in ("wandb", "tensorboard")
 }
 """Logger → the package that it needs."""
 

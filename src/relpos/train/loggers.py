@@ -6,10 +6,8 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 import time
 from collections.abc import Iterable
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -206,31 +204,6 @@ def wandb_logger(
     )
 
 
-class Trackio(Logger):
-    """A run of trackio; after an interruption it is found again by its name."""
-
-    name, version = "trackio", 0
-
-    def __init__(self, project: str, run: RunFacts) -> None:
-        super().__init__()
-        import trackio
-
-        told = {key: run[key] for key in ("name", "group", "config")}
-        with redirect_stdout(sys.stderr):  # it greets the user
-            self.experiment = trackio.init(project, resume="allow", embed=False, **told)
-
-    def log_hyperparams(self, *args: object, **kwargs: object) -> None:
-        """The configuration was told at the beginning."""
-
-    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        self.experiment.log(dict(metrics), step=step)
-
-
-def trackio_logger(project: str, *, run: RunFacts, folder: Path) -> Logger:
-    """trackio, on this machine: `trackio show`."""
-    return Trackio(project, run)
-
-
 def log_again(logger: Logger, lines: Iterable[Plain]) -> None:
     """Tells Weights & Biases what a run logged before it was interrupted, or what the run logged
     whose checkpoint it begins with.
@@ -252,9 +225,8 @@ def conclude(loggers: list[Logger], figures: dict[str, float]) -> None:
         if isinstance(logger, WandbLogger):
             logger.experiment.summary.update(figures)
         logger.finalize("success")
-        if isinstance(logger, WandbLogger | Trackio):
-            with redirect_stdout(sys.stderr):
-                logger.experiment.finish()  # Lightning leaves it open
+        if isinstance(logger, WandbLogger):
+            logger.experiment.finish()  # Lightning leaves it open
     _open.clear()
 
 
