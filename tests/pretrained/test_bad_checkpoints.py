@@ -16,7 +16,6 @@ from safetensors.torch import load_file, save_file
 import relpos
 from hosts import DEBERTA, host, saved
 from relpos.errors import RelposError
-from relpos.pretrained.checkpoint import position_table
 
 
 @pytest.fixture
@@ -403,17 +402,6 @@ def test_an_encoder_without_a_family_is_refused(folder):
 )
 def test_what_cannot_be_expressed_is_refused_by_its_key(folder, key, value, message):
     assert message in refused(changed(folder, **{key: value}))
-
-
-def test_longformer_is_refused_and_its_position_table_read(folder):
-    positions = torch.arange(10.0).view(5, 2)
-    changed(folder, model_type="longformer")
-    save_file(
-        {"longformer.embeddings.position_embeddings.weight": positions},
-        folder / "model.safetensors",
-    )
-    assert "its attention by windows cannot be expressed" in refused(folder)
-    assert torch.equal(position_table(folder), positions[2:])
 
 
 class Malicious:

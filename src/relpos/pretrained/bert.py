@@ -217,12 +217,6 @@ def _named(model_type: str, name: str, vocabulary: int, prefix: str = ROBERTA.pr
 XLM_R = _named("xlm-roberta", "XLMRoberta", 250002)
 CAMEMBERT = _named("camembert", "Camembert", 30522)
 DATA2VEC = _named("data2vec-text", "Data2VecText", 30522, prefix="data2vec_text.")
-# Beltagy et al. 2020: only its position table is read, which has this form with 4,096 rows
-LONGFORMER = replace(
-    _named("longformer", "Longformer", 50265, prefix="longformer."),
-    refused="its attention by windows cannot be expressed here; "
-    "relpos.pretrained.checkpoint.position_table reads its positions",
-)
 
 # DistilBERT (Sanh et al. 2019): BERT without token types and pooler.
 #

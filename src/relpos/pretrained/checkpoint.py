@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from relpos.errors import RelposError
@@ -135,11 +134,6 @@ class Checkpoint:
     def settings(self) -> dict[str, Any]:
         """The content of our `config.yaml`: `size`, `position`, `conv`, `vocabulary`, and `head` or
         `outputs`."""
-        if self.family.refused:
-            raise RelposError(
-                f"{self.folder / CONFIG}: model_type={self.family.model_type}: "
-                f"{self.family.refused}"
-            )
         self._check_head()
         try:
             settings = from_config(self.family, self.config)
@@ -236,19 +230,3 @@ class Checkpoint:
         """Whether the encoder has a pooler; the pooler of a classifier belongs to its head."""
         theirs = {self.prefix + name for name in names_of(self.family.pooler)}
         return not self._classifier and bool(theirs & self.tensors.keys())
-
-
-def position_table(folder: Path) -> Float[Tensor, "positions embedding"]:
-    """The absolute position embeddings of a published checkpoint, without reserved rows.
-
-    Raises:
-        RelposError: it has none.
-    """
-    checkpoint = Checkpoint(folder)
-    for ours in ("position.table", "position.parts.0.table"):
-        table = checkpoint._stored(ours, checkpoint.family.encoder, checkpoint.prefix)
-        if table is not None:
-            return table
-    raise RelposError(
-        f"{folder}: {checkpoint.family.model_type} has no table of absolute positions"
-    )

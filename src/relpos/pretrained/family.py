@@ -243,7 +243,6 @@ class Family:
             functions of `config.json`.
         normalised: `config.json` of any version of `transformers` → with the keys that the
             description names.
-        refused: why we have no such network, if only the position table of the family can be read.
     """
 
     model_type: str
@@ -262,7 +261,6 @@ class Family:
     unread: str = "$^"
     computed: Mapping[str, Callable[[Config], Tensor]] = field(default_factory=dict)
     normalised: Callable[[Config], Config] = same
-    refused: str = ""
 
     @property
     def settings(self) -> dict[str, object]:
