@@ -112,8 +112,7 @@ KEPT: dict[str, Any] = {"remove_extra_whitespaces": False}
 SYMBOLS: dict[str, Any] = {"user_defined_symbols": ["<sep>", "in"]}
 DIALS: list[dict[str, Any]] = [
     {}, {"normalization_rule_name": "nfkc_cf"}, {"add_dummy_prefix": False}, KEPT, KEPT | {"add_dummy_prefix": False},
-    SUFFIX, SUFFIX | {"add_dummy_prefix": False}, SUFFIX | KEPT, SUFFIX | SYMBOLS,
-    SYMBOLS | KEPT | {"normalization_rule_name": "identity"},
+    KEPT | {"normalization_rule_name": "identity"},
     {"split_by_whitespace": False}, {"allow_whitespace_only_pieces": True} | KEPT, {"control_symbols": ["<ctrl>"]},
     {"byte_fallback": True}, {"unk_id": 3, "pad_id": 0, "bos_id": 1, "eos_id": 2, "split_digits": True},
 ]  # fmt: skip
@@ -167,10 +166,8 @@ def test_the_fast_tokenizer_of_every_option_of_the_trainer_gives_the_models_ids(
     [
         ({"model_type": "word"}, "model_type=word"),
         ({"control_symbols": ["§"]}, "control_symbols=§"),
-        (
-            SYMBOLS | {"user_defined_symbols": ["<SEP>"], "normalization_rule_name": "nfkc_cf"},
-            "user_defined_symbols=<SEP>",
-        ),
+        (SYMBOLS, "user_defined_symbols=<sep>"),
+        (SUFFIX, "treat_whitespace_as_suffix=true"),
         ({"normalization_rule_tsv": "{folder}/rule.tsv"}, "normalization_rule_tsv"),
     ],
 )

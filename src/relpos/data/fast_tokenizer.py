@@ -58,18 +58,16 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
     kinds = type(model.pieces[0])
     trained = model.trainer_spec
     byte_fallback = trained.byte_fallback
-    suffix = trained.treat_whitespace_as_suffix
+    prefix = model.normalizer_spec.add_dummy_prefix
 
     def of_kind(kind: int) -> list[str]:
         return [piece.piece for piece in model.pieces if piece.type == kind]
 
-    symbols = of_kind(kinds.USER_DEFINED)
     controls = of_kind(kinds.CONTROL)
-    _refuse_inexpressible(tokenizer, symbols, controls)
+    _refuse_inexpressible(tokenizer, of_kind(kinds.USER_DEFINED), controls)
     names = [piece.piece for piece in model.pieces]
     names[unk] = UNKNOWN
     scores = [piece.score for piece in model.pieces]
-    # a symbol has the score 0 and is chosen whatever the pieces beside it
     if trained.model_type == UNIGRAM:
         pieces = list(zip(names, scores, strict=True))
         fast = Fast(models.Unigram(pieces, unk_id=unk, byte_fallback=byte_fallback))
@@ -80,15 +78,17 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
             merges = _merges({name: scores[numbers[name]] for name in of_kind(kinds.NORMAL)})
         fast = Fast(
             models.BPE(
-                numbers, merges, unk_token=UNKNOWN, fuse_unk=True, byte_fallback=byte_fallback,
-                ignore_merges=bool(symbols),  # a symbol is made of no pair: it is found as a whole
+                numbers,
+                merges,
+                unk_token=UNKNOWN,
+                fuse_unk=True,
+                byte_fallback=byte_fallback,
             )
-        )  # fmt: skip
-    fast.normalizer = _normalizer(model.normalizer_spec, suffix)
+        )
+    fast.normalizer = _normalizer(model.normalizer_spec)
     splits: list[pre_tokenizers.PreTokenizer] = [
         pre_tokenizers.Metaspace(SPACE, "never", split=False)
     ]
-    prefix = model.normalizer_spec.add_dummy_prefix and not suffix
     # not `always`: behind a special token a text begins a word only where a space stands, as in
     # `encode_marked`
     if prefix:
@@ -98,18 +98,10 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
     hidden = [*controls, UNKNOWN, *["<0x"] * byte_fallback]
     cuts = "|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in hidden)
     splits.append(pre_tokenizers.Split(Regex(cuts), "merged_with_previous"))
-    if symbols and trained.model_type != UNIGRAM:
-        longest_first = map(re.escape, sorted(symbols, key=len, reverse=True))
-        splits.append(pre_tokenizers.Split(Regex("|".join(longest_first)), "isolated"))
     # A text stays whole where a piece may hold several words, or where unknown words and the space
     # between are one token.
-    inside = slice(1, None)
-    behaviour = "merged_with_next"
-    if suffix:
-        inside = slice(None, -1)
-        behaviour = "merged_with_previous"
-    if SPACE in names and not any(SPACE in name[inside] for name in names):
-        splits.append(pre_tokenizers.Split(SPACE, behaviour))
+    if SPACE in names and not any(SPACE in name[1:] for name in names):
+        splits.append(pre_tokenizers.Split(SPACE, "merged_with_next"))
     fast.pre_tokenizer = pre_tokenizers.Sequence(splits)
     steps: list[decoders.Decoder] = [
         decoders.Replace(SPACE, " "),
@@ -132,25 +124,22 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
 
 
 def _refuse_inexpressible(tokenizer: Tokenizer, symbols: list[str], controls: list[str]) -> None:
-    """Raises: RelposError naming the option of the model that the library has nothing for."""
-    from tokenizers import normalizers
-
+    """Raises: RelposError naming the option of the model that the fast tokenizer has nothing for."""
     trained = tokenizer.proto.trainer_spec
     spec = tokenizer.proto.normalizer_spec
     reason = ""
     if trained.model_type == WORD:
         reason = "model_type=word: unknown words that follow each other are one token"
+    elif trained.treat_whitespace_as_suffix:
+        reason = "treat_whitespace_as_suffix=true"
+    elif symbols:
+        reason = f"user_defined_symbols={symbols[0]}"
     elif spec.precompiled_charsmap and spec.name not in RULES:
         reason = "normalization_rule_tsv: it may replace several characters at once"
     elif not spec.escape_whitespaces:
         reason = "escape_whitespaces=false"
     elif alone := [name for name in controls if len(name) == 1]:
         reason = f"control_symbols={alone[0]}: a text may hold this character"
-    elif spec.precompiled_charsmap:
-        table = normalizers.Precompiled(spec.precompiled_charsmap)
-        letters = [symbol.replace(SPACE, "") for symbol in symbols]
-        if changed := [symbol for symbol in letters if table.normalize_str(symbol) != symbol]:
-            reason = f"user_defined_symbols={changed[0]}: {spec.name} changes it in a text, but not as a symbol"
     if reason:
         raise RelposError(
             f"tokenizer {tokenizer.path}: there is no fast tokenizer for {reason}; "
@@ -158,7 +147,7 @@ def _refuse_inexpressible(tokenizer: Tokenizer, symbols: list[str], controls: li
         )
 
 
-def _normalizer(spec: Any, suffix: bool) -> normalizers.Normalizer:
+def _normalizer(spec: Any) -> normalizers.Normalizer:
     """What SentencePiece does to a text before it cuts it into pieces, but for the space at the
     beginning."""
     from tokenizers import Regex, normalizers
@@ -173,16 +162,15 @@ def _normalizer(spec: Any, suffix: bool) -> normalizers.Normalizer:
         rules += [normalizers.NFC(), apart, table, normalizers.Replace(JOINT, "")]
     if spec.remove_extra_whitespaces:
         # On the left a space begins a word, also behind a special token.
-        left = r"\A +|" if suffix or not spec.add_dummy_prefix else ""
+        left = r"\A +|"
+        if spec.add_dummy_prefix:
+            left = ""
         rules += [
             normalizers.Replace(Regex(" {2,}"), " "),
             normalizers.Replace(Regex(rf"{left}[ {SPACE}]+\z"), ""),
         ]
-    # else a text that begins with a space would get no other one
-    if suffix or not spec.remove_extra_whitespaces:
+    else:  # a text that begins with a space would get no other one
         rules += [normalizers.Replace(" ", SPACE)]
-    if suffix and spec.add_dummy_prefix:
-        rules += [normalizers.Replace(Regex(r"(?<=[^\0])\z"), SPACE)]
     return normalizers.Sequence(rules)
 
 
