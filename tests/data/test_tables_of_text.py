@@ -1,5 +1,4 @@
-"""Text in a column of JSONL, CSV, Parquet or a saved data set: what is read, what it is known by,
-what is refused."""
+"""Text in a column of JSONL, CSV or Parquet: what is read, what it is known by, what is refused."""
 
 import csv
 import gzip
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import pyarrow
 import pytest
 import zstandard
 
@@ -50,22 +48,10 @@ def parquet(path: Path, *given: Any) -> None:
     datasets.Dataset.from_list(rows(*given)).to_parquet(path)
 
 
-def arrow(path: Path, *given: Any) -> None:
-    written = pyarrow.Table.from_pylist(rows(*given))
-    with pyarrow.ipc.new_file(path, written.schema) as file:
-        file.write_table(written)
-
-
-def saved(path: Path, *given: Any) -> None:
-    datasets.Dataset.from_list(rows(*given)).save_to_disk(path, num_shards=2)
-
-
 WRITERS: dict[str, Callable[..., None]] = {
     "a.jsonl": jsonl,
     "a.csv": table,
     "a.parquet": parquet,
-    "a.arrow": arrow,
-    "a": saved,
 }
 PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
 
@@ -164,44 +150,6 @@ def test_beside_texts_tables_and_markdown_are_read_where_they_are_asked_for(tmp_
     assert documents(Files(corpus=str(tmp_path / "README.md"))) == ["About these texts."]
 
 
-def test_of_saved_splits_the_one_for_training_is_read(tmp_path):
-    splits = {name: datasets.Dataset.from_list(rows([f"In {name}."])) for name in ("test", "train")}
-    datasets.DatasetDict(splits).save_to_disk(tmp_path / "saved")
-    assert documents(Files(corpus=str(tmp_path / "saved"))) == ["In train."]
-    assert documents(Files(corpus=str(tmp_path / "saved" / "test"))) == ["In test."]
-    datasets.DatasetDict({"test": splits["test"]}).save_to_disk(tmp_path / "other")
-    with pytest.raises(
-        RelposError, match=r"splits and none is called train; name one: data\.corpus=.*/other/test"
-    ):
-        documents(Files(corpus=str(tmp_path / "other")))
-
-
-def test_what_map_has_kept_beside_a_saved_data_set_is_not_read(tmp_path):
-    saved(tmp_path / "saved", TEXTS)
-    cached = str(tmp_path / "saved" / "cache-0123.arrow")
-    datasets.load_from_disk(tmp_path / "saved").map(
-        lambda row: {"text": "mapped"}, cache_file_name=cached
-    )
-    assert (tmp_path / "saved" / "cache-0123.arrow").is_file()
-    assert documents(Files(corpus=str(tmp_path))) == TEXTS
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [5, [3], [{}], [{"filename": 7}], [{"filename": "../a/data-00000-of-00002.arrow"}], "gone"],
-)
-def test_a_saved_data_set_that_is_not_whole_is_refused(parts, tmp_path):
-    saved(tmp_path / "a", TEXTS)
-    state = tmp_path / "a" / "state.json"
-    if parts == "gone":
-        (tmp_path / "a" / "data-00001-of-00002.arrow").unlink()
-    else:
-        state.write_text(json.dumps({"_data_files": parts}))
-    with pytest.raises(RelposError, match=rf"^{state}: ") as refusal:
-        documents(Files(corpus=str(tmp_path / "a")))
-    assert "\n" not in str(refusal.value)
-
-
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
@@ -222,8 +170,7 @@ def test_a_saved_data_set_that_is_not_whole_is_refused(parts, tmp_path):
         (
             "a.json",
             b"[]",
-            "no text file .*, .jsonl, .csv, .parquet, .arrow, .md, .markdown, .*; it "
-            "has .json, which",
+            "no text file .*, .jsonl, .csv, .parquet, .md, .markdown, .*; it has .json, which",
         ),
         ("a.pdf", b"%PDF", "it has .pdf, which are not read"),
     ],

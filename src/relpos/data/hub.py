@@ -16,7 +16,7 @@ from zlib import crc32
 from relpos.data.documents import TITLE, Document, documents_of
 from relpos.data.filehash import described_folder
 from relpos.data.table import csv_rows, objects
-from relpos.data.textfile import blocks, decompressed, suffix
+from relpos.data.textfile import blocks, suffix
 from relpos.errors import RelposError, from_library, nearest
 from relpos.readers import fitted
 from relpos.trust import refuse_mistakes
@@ -188,28 +188,17 @@ def _of_csv(path: Path, column: str) -> Iterator[Batch]:
     yield header, (row[at] for _, row in rows)
 
 
-def _of_arrow(path: Path, column: str) -> Iterator[Batch]:
-    import pyarrow
+def _of_parquet(path: Path, column: str) -> Iterator[Batch]:
     from pyarrow import parquet
 
-    with decompressed(path) as file:
-        if suffix(path) == ".parquet":
-            source = parquet.ParquetFile(file)
-            names = source.schema_arrow.names
-            batches = source.iter_batches(ROWS, columns=[column])
-        else:
-            try:  # as `datasets` writes it
-                batches = pyarrow.ipc.open_stream(file)
-                names = batches.schema.names
-            except pyarrow.ArrowInvalid:  # as others do
-                source = pyarrow.ipc.open_file(file)
-                batches = map(source.get_batch, range(source.num_record_batches))
-                names = source.schema.names
-        for batch in batches:
+    with path.open("rb") as file:
+        source = parquet.ParquetFile(file)
+        names = source.schema_arrow.names
+        for batch in source.iter_batches(ROWS, columns=[column]):
             yield names, batch[column].to_pylist() if column in names else []
 
 
-TABLES = {".jsonl": _of_json, ".csv": _of_csv, ".parquet": _of_arrow, ".arrow": _of_arrow}
+TABLES = {".jsonl": _of_json, ".csv": _of_csv, ".parquet": _of_parquet}
 """End of the name of a table with a column of text → its reader."""
 
 

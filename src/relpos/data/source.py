@@ -23,7 +23,7 @@ from relpos.data.textfile import MARKDOWN, SUFFIXES, blocks, suffix
 from relpos.errors import RelposError
 from relpos.places import expanded
 from relpos.ranges import Count, Natural, Share
-from relpos.readers import check_all_recorded, fitted, read_json
+from relpos.readers import check_all_recorded
 
 if TYPE_CHECKING:
     from relpos.data.glue import HubGlue, TsvGlue
@@ -267,11 +267,7 @@ def _place(folder: str | None, root: str | None, name: str) -> Path:
 
 def _files(place: Path) -> Iterator[Path]:
     """The files below a folder but for hidden ones. Each folder is read once, because links may
-    form a circle.
-
-    Of a data set that `datasets` has saved only the files in its list are read, and of several
-    splits only `train`.
-    """
+    form a circle."""
     visited = set()
     # Links wait until all that `walk` reaches without them is read: a link to a folder inside
     # `place` then changes no file's name.
@@ -283,41 +279,9 @@ def _files(place: Path) -> Iterator[Path]:
                 continue
             visited.add(real)
             folders[:] = sorted(name for name in folders if not name.startswith("."))
-            if "dataset_dict.json" in names:
-                if "train" not in folders:
-                    splits = " or ".join(f"data.corpus={folder}/{name}" for name in folders)
-                    raise RelposError(
-                        f"data.corpus: {folder} holds splits and none is called "
-                        f"train; name one: {splits}"
-                    )
-                folders[:] = ["train"]
-            # beside the parts of the data set there may be what `map` has kept
-            if {"state.json", "dataset_info.json"} <= {*names}:
-                names = _parts(Path(folder, "state.json"))
             starts += [path for name in folders if (path := Path(folder, name)).is_symlink()]
             paths = (Path(folder, name) for name in names if not name.startswith("."))
             yield from (path for path in paths if path.is_file())
-
-
-def _parts(state: Path) -> list[str]:
-    """The names of the files that make a saved data set.
-
-    Raises:
-        RelposError: the list is damaged, or one of its files is missing and the text would be read
-            without it.
-    """
-    try:
-        parts: list[dict[str, str]] = fitted(
-            read_json(state, dict[str, object]).get("_data_files"),
-            list[dict[str, str]],
-        )
-        names = [part["filename"] for part in parts]
-    except (RelposError, KeyError) as error:
-        raise RelposError(f"{state}: damaged: _data_files: {error}") from None
-    for name in names:
-        if Path(name).name != name or not (state.parent / name).is_file():
-            raise RelposError(f"{state}: there is no {name} beside it")
-    return names
 
 
 def _reporting(portions: Iterator[str], progress: Progress | None) -> Iterator[str]:
