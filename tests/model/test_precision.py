@@ -10,6 +10,7 @@ from torch import nn
 
 from relpos.model.kernels import rate
 from relpos.model.precision import autocast, cast_once, casting_once, has_bf16
+from relpos.runs import training
 
 
 class Casts(torch.utils._python_dispatch.TorchDispatchMode):
@@ -89,6 +90,17 @@ def test_a_processor_without_bfloat16_multiplies_rounded_factors_in_float32(pyth
     assert [line for line in said if not line.endswith(" True")] == []
 
 
+def test_only_a_processor_without_bfloat16_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(training, "has_bf16", lambda: True)
+    training.tell_of_precision("bf16", torch.device("cpu"))
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(training, "has_bf16", lambda: False)
+    training.tell_of_precision("fp32", torch.device("cpu"))
+    assert capsys.readouterr().err == ""
+    training.tell_of_precision("bf16", torch.device("cpu"))
+    assert "multiplies bfloat16 no faster than float32" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("gain", [0.5, 4.0])
 def test_instructions_for_bfloat16_count_where_they_are_no_slower(gain, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -99,3 +111,19 @@ def test_instructions_for_bfloat16_count_where_they_are_no_slower(gain, monkeypa
         rate.bf16_gain.cache_clear()
         assert has_bf16() == (gain > 1)
     rate.bf16_gain.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("times", "precision", "said"),
+    [(11.8, "fp32", "12 times as fast"), (1.2, "fp32", ""), (11.8, "bf16", "")],
+)
+def test_a_gpu_says_what_fp32_costs(times, precision, said, monkeypatch, capsys):
+    monkeypatch.setattr(training, "fp32_over_bf16", lambda _: times)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H100")
+    training.tell_of_precision(precision, torch.device("cuda"))
+    line = (
+        f"relpos: NVIDIA H100 multiplies matrices {said} with precision=bf16 as with fp32\n"
+        if said
+        else ""
+    )
+    assert capsys.readouterr().err == line
