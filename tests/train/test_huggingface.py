@@ -216,6 +216,22 @@ def untied() -> Any:
     return given
 
 
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_activations_that_are_computed_again_give_the_same_gradients(reentrant):
+    grads = []
+    for again in (False, True):
+        model = made(position="composite", conv="canon").train()
+        if again:
+            model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+            model.enable_input_require_grads()
+        torch.manual_seed(5)
+        model(IDS, MASK, labels=IDS).loss.backward()
+        grads.append([part.grad for part in model.parameters()])
+    assert model.is_gradient_checkpointing
+    for one, other in zip(*grads, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize("position", ["absolute", "composite", "rope", "dual_triangle"])
 @pytest.mark.parametrize("kernel", ["auto", "eager"])
 def test_in_half_precision_a_mask_hides_padding(position, kernel):

@@ -9,11 +9,13 @@ know are refused by Python, by name.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
 from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
@@ -21,10 +23,57 @@ from transformers.utils import can_return_tuple
 
 from relpos.errors import RelposError
 from relpos.model.architecture import Architecture, HeadOptions
+from relpos.model.attention import LayerCall
 from relpos.model.build import build
+from relpos.model.encoder import Layer
 from relpos.ranges import parsed
 from relpos.train import auto_classes
 from relpos.train.huggingface_config import RelposConfig
+
+
+@cache
+def _layer() -> type[Layer]:
+    """`RelposLayer`, made when it is first needed: its base imports the auto classes, with which
+    these are imported themselves."""
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    class RelposLayer(GradientCheckpointingLayer, Layer):
+        """A layer of ours, which transformers may compute again in the backward pass instead of
+        keeping its activations."""
+
+        __qualname__ = "RelposLayer"
+
+        def __call__(self, x: Tensor, read: Tensor, call: LayerCall) -> tuple[Tensor, Tensor]:
+            # Tensors that several layers share are arguments: a checkpoint that differentiates by
+            # itself knows of no others.
+            leaves, spec = tree_flatten(call.state)
+            y: tuple[Tensor, Tensor] = super().__call__(
+                x,
+                read,
+                call._replace(state=None),
+                spec,
+                *leaves,
+            )
+            return y
+
+        def forward(
+            self,
+            x: Tensor,
+            read: Tensor,
+            call: LayerCall,
+            spec: Any = None,
+            *leaves: object,
+        ) -> tuple[Tensor, Tensor]:
+            """The layer's output, with the state in parts."""
+            return Layer.forward(self, x, read, call._replace(state=tree_unflatten(leaves, spec)))
+
+    return RelposLayer
+
+
+def __getattr__(name: str) -> object:
+    if name == "RelposLayer":  # where a network is unpickled
+        return _layer()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class RelposPreTrainedModel(PreTrainedModel):
@@ -35,9 +84,10 @@ class RelposPreTrainedModel(PreTrainedModel):
     config_class = RelposConfig
     base_model_prefix = "encoder"
     main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
     # so that Trainer divides the losses of the passes of a step by their number
     accepts_loss_kwargs = False
-    _no_split_modules = ["Layer"]  # noqa: RUF012
+    _no_split_modules = ["RelposLayer"]  # noqa: RUF012
 
     def __init__(self, config: RelposConfig, made: nn.Module | None = None) -> None:
         super().__init__(config)
@@ -149,6 +199,8 @@ class RelposModel(RelposPreTrainedModel):
         return replace(whole, head=HeadOptions("none", pooler=whole.head.pooler))
 
     def _adopt(self, made: Any) -> None:
+        for layer in made.layers:
+            layer.__class__ = _layer()
         # Its parts are ours, too, and have the same names here; as a part itself it would be saved
         # under another one.
         self.__dict__["network"] = made
