@@ -36,6 +36,7 @@ ELSEWHERE = {
     "commands/analyze.py": "our own configuration",
     "commands/params.py": "our own printed numbers",
     "claims/exact.py": "our own printed numbers",
+    "train/standalone.py": "our own source",
     "runs/cost.py": "what the kernel says of the processor",
     "data/textfile.py": "text of any size, once it is known to be a regular file",
     "data/store.py": "arrays, once their checksums are compared, and the offsets that it has just "

@@ -269,7 +269,7 @@ def _register_with_transformers() -> None:
         import transformers
 
         from relpos.train import huggingface
-        from relpos.train.auto_classes import CLASSES
+        from relpos.train.standalone import CLASSES
 
         for auto, ours in CLASSES.items():
             if auto != "AutoConfig":

@@ -68,7 +68,9 @@ def test_a_run_leaves_with_its_weights_and_its_record(runs, tmp_path, capsys):
         assert f"| heldout_loss | {record['metrics']['heldout_loss']:.6g} |" in card
         assert f"commit: {record['commit'] or 'not recorded'}" in card
         assert (
-            ("import relpos  #" in card) == ("trust_remote_code=True" in card) == (kind == "relpos")
+            ("import relpos  #" in card)
+            == ("trust_remote_code=True)" in card)
+            == (kind == "relpos")
         )
         assert str(tmp_path) not in card
         assert record["starts"][0]["host"] not in card.split()

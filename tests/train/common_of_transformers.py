@@ -1,10 +1,11 @@
 """Runs the common tests of transformers with our classes, in a process of its own; prints what
 became of each.
 
-    python common_of_transformers.py SOURCE FOLDER
+    python common_of_transformers.py SOURCE FOLDER [NAME …]
 
 SOURCE is an unpacked source package of transformers, FOLDER a network that `relpos export` has
-written. Those that skip run once more with BERT, of several cases one.
+written. NAMEs choose some tests; without any all run, and those that skip run once more with BERT,
+of several cases one. The folder's classes are relpos's where it is installed, else its own code's.
 """
 
 import copy
@@ -104,6 +105,7 @@ class Tester:
 def classes(folder: str) -> tuple[Any, list[Any]]:
     """A configuration, and the classes that serve it."""
     import transformers
+    from transformers.dynamic_module_utils import get_class_from_dynamic_module
     from transformers.models.auto import modeling_auto
 
     if folder == "bert":
@@ -118,10 +120,15 @@ def classes(folder: str) -> tuple[Any, list[Any]]:
             transformers.AutoModel._model_mapping[type(config)],
             *(getattr(transformers, f"Bert{head[9:]}") for head in list(HEADS)[1:]),
         ]
-    config = transformers.AutoConfig.from_pretrained(folder)
+    config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=True)
     made = []
     for auto, table in HEADS.items():
-        model = getattr(transformers, auto)._model_mapping[type(config)]
+        if type(config).__module__.startswith("relpos."):
+            model = getattr(transformers, auto)._model_mapping[type(config)]
+        else:
+            model = get_class_from_dynamic_module(config.auto_map[auto], folder)
+            transformers.AutoConfig.register("relpos", type(config), exist_ok=True)
+            getattr(transformers, auto).register(type(config), model, exist_ok=True)
         getattr(modeling_auto, table)["relpos"] = model.__name__
         made.append(model)
     return config, made
@@ -169,13 +176,13 @@ def became(source: str, folder: str, names: Iterable[str] = ()) -> dict[str, lis
 if __name__ == "__main__":
     import transformers
 
-    import relpos  # noqa: F401 - it registers its classes
-
     transformers.utils.logging.disable_progress_bar()
     warnings.simplefilter("ignore")
-    source, folder = sys.argv[1:]
-    ours = became(source, folder)
-    # Each stands there once for each of its classes, and of cases, which end in a number, the first
-    # is enough.
-    firsts = {name.rstrip("0123456789"): name for name, _ in reversed(ours["skipped"])}
-    print("\n" + json.dumps([ours, became(source, "bert", firsts.values())]))
+    source, folder, *names = sys.argv[1:]
+    results = [became(source, folder, names)]
+    if not names:
+        # Each stands there once for each of its classes, and of cases, which end in a number, the
+        # first is enough.
+        firsts = {name.rstrip("0123456789"): name for name, _ in reversed(results[0]["skipped"])}
+        results.append(became(source, "bert", firsts.values()))
+    print("\n" + json.dumps(results))

@@ -1,5 +1,5 @@
 """The common tests of transformers (test_modeling_common and test_configuration_common of its
-source package) run on our classes, as an exported folder opens with them.
+source package) run on our classes and on exported folders, with and without relpos.
 
 pip fetches the source package, once, into pytest's cache; or RELPOS_TRANSFORMERS names it unpacked.
 """
@@ -28,6 +28,11 @@ RUNNER = Path(__file__).with_name("common_of_transformers.py")
 MERGED = {
     "_target_": "relpos.model.position.Merge",
     "parts": [node("position", "rope"), node("position", "composite")],
+}
+NETWORKS = {
+    "with relpos": (MERGED, node("conv", "canon")),
+    # without a convolution it would be a BERT
+    "without relpos": (node("position", "absolute"), node("conv", "depthwise")),
 }
 OURS, BERT = 73, 5
 """How many pass with our classes, and how many of the others with BERT's: three about SDPA, of
@@ -102,20 +107,25 @@ def fetch(wanted: str, to: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network, as `relpos export` writes it."""
+def folders(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for each network, as `relpos export` writes it."""
     tokenizer = Tokenizer.load(next((prepared / "tokenizer").glob("*/tokenizer.model")))
-    place = tmp_path_factory.mktemp("folders") / "network"
-    torch.manual_seed(0)
-    model = build(Architecture(Size(**SIZE), MERGED, node("conv", "canon"), tokenizer.size))
-    write(place, model, tokenizer, str)
-    return place
+    root = tmp_path_factory.mktemp("folders")
+    for name, (position, conv) in NETWORKS.items():
+        torch.manual_seed(0)
+        model = build(Architecture(Size(**SIZE), position, conv, tokenizer.size))
+        write(root / name, model, tokenizer, str)
+    return root
 
 
-def common(source: Path, folder: Path, cache: Path) -> list[dict[str, Any]]:
-    """What became of the tests in a process of its own; nothing unexplained, and no failure."""
+def common(
+    source: Path, folder: Path, cache: Path, before: str, *names: str
+) -> list[dict[str, Any]]:
+    """What became of the tests in a process of its own, at whose beginning some lines run; nothing
+    unexplained, and no failure."""
+    start = f"{before}\nimport runpy, sys\nsys.argv[0] = {str(RUNNER)!r}\nrunpy.run_path({str(RUNNER)!r}, run_name='__main__')"
     environment = os.environ | {"HF_HOME": str(cache), "HF_HUB_OFFLINE": "1", "RELPOS_COMPILE": "0"}
-    command = [sys.executable, str(RUNNER), str(source), str(folder)]
+    command = [sys.executable, "-c", start, str(source), str(folder), *names]
     done = subprocess.run(
         command,
         cwd=cache,
@@ -137,8 +147,25 @@ def common(source: Path, folder: Path, cache: Path) -> list[dict[str, Any]]:
     return runs
 
 
+HIDDEN = """
+import sys
+class Refusing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("relpos", "jaxtyping", "pytorch_lightning", "hydra", "omegaconf"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Refusing())
+"""
+
+
 @pytest.mark.full
-def test_the_common_tests_of_transformers_hold(source, folder, tmp_path):
-    """Those that skip hold with BERT: they are run rightly, and skip for what is ours."""
-    ours, bert = common(source, folder, tmp_path)
+def test_the_common_tests_of_transformers_hold(source, folders, tmp_path):
+    """Those that skip hold with BERT: they are run rightly, and skip for what is ours.
+
+    Without relpos every sixth: the folder's code is that of relpos, and computes the same
+    (test_standalone.py).
+    """
+    ours, bert = common(source, folders / "with relpos", tmp_path, "import relpos")
     assert [len(ours["passed"]), len(bert["passed"])] == [OURS, BERT]
+    names = sorted(ours["passed"])[::6]
+    [alone] = common(source, folders / "without relpos", tmp_path, HIDDEN, *names)
+    assert sorted(alone["passed"]) == names

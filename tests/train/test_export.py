@@ -1,8 +1,6 @@
 """What leaves as a folder of Hugging Face computes there, and here again, what it computes here."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -225,50 +223,3 @@ def test_config_json_holds_no_path(tokenizer, tmp_path):
         path.read_text() for path in (tmp_path / "out").iterdir() if path.suffix in (".json", ".md")
     ]
     assert all(str(tmp_path) not in text for text in texts)
-
-
-FOREIGN = """
-import sys, torch, transformers
-transformers.utils.logging.disable_progress_bar()
-assert "relpos" not in sys.modules
-folder, trusting = sys.argv[1], {"trust_remote_code": True}
-model = transformers.AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float64, **trusting).eval()
-given = torch.load(folder + "/given.pt")
-torch.testing.assert_close(model(given["ids"], given["mask"]).logits, given["logits"], rtol=0, atol=1e-10)
-model.save_pretrained(folder + "/again")
-"""
-
-
-@pytest.mark.full
-def test_a_program_that_does_not_import_relpos_opens_the_folder(tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
-    folder = saved_with_answers(tokenizer, tmp_path / "out")
-    command = [sys.executable, "-c", FOREIGN, str(folder)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert [path.name for path in (folder / "again").glob("*.py")] == ["modeling_relpos.py"]
-    config = json.loads((folder / "again" / "config.json").read_text())
-    assert config["auto_map"] == json.loads((folder / "config.json").read_text())["auto_map"]
-
-
-def test_relpos_never_runs_the_code_of_a_folder(tokenizer, tmp_path):
-    folder = saved_with_answers(tokenizer, tmp_path)
-    (folder / "modeling_relpos.py").write_text("raise SystemExit('a stranger')", encoding="utf-8")
-    given = torch.load(folder / "given.pt")
-    model, _ = relpos.load(folder)
-    torch.testing.assert_close(model(given["ids"], given["mask"]), given["logits"])
-    # once relpos is imported, its own classes come first
-    trusted = transformers.AutoModelForMaskedLM.from_pretrained(
-        folder, dtype=torch.float64, trust_remote_code=True
-    ).eval()
-    for host in (theirs(folder), trusted):
-        torch.testing.assert_close(host(given["ids"], given["mask"]).logits, given["logits"])
-
-
-def saved_with_answers(tokenizer: Tokenizer, folder: Path) -> Path:
-    """An exported network of a class of ours, with inputs and our logits beside it."""
-    model = exported(tokenizer, folder, {}, "tisa")
-    ids, mask = batch(tokenizer)
-    given = {"ids": ids, "mask": mask, "logits": model(ids, mask).detach()}
-    torch.save(given, folder / "given.pt")
-    return folder

@@ -32,7 +32,7 @@ from relpos.runs.networks import Network, resolve
 from relpos.runs.shelf import END, final
 from relpos.stages.measure import kept
 from relpos.tables import experiment
-from relpos.train import auto_classes
+from relpos.train import standalone
 from relpos.train.weights import WEIGHTS, read_architecture, save_tensors
 
 LOAD = """from transformers import pipeline
@@ -47,9 +47,10 @@ CLASSIFIER = """from transformers import pipeline
 
 pipeline("text-classification", model="FOLDER")({"text": "first text", "text_pair": "second text"})"""
 OPENS_OWN = (
-    "`transformers` has no such network: relpos, which must be installed, has its class. In a "
-    "program that does not import relpos, `trust_remote_code=True` runs `modeling_relpos.py`, "
-    "which does."
+    "`transformers` has no such network. With relpos, which registers a class of its own, no code "
+    "of this folder is run; without "
+    "it, `trust_remote_code=True` runs `modeling_relpos.py`, which needs torch and transformers "
+    "alone and computes the same."
 )
 LICENCE = (
     "Whoever trained the weights says under which licence they are, and in which language; both "
@@ -102,7 +103,7 @@ def export(network: str, to: str, words: Positive | None) -> str:
             config = write(whole / name, at.load(), at.tokenizer(), text, labels)
     how = "AutoModel… of transformers, or relpos.load"
     if config["model_type"] == OWN:
-        how = "import relpos, then AutoModel…, or relpos.load"
+        how = "import relpos, then AutoModel…, or relpos.load; without relpos AutoModel… with trust_remote_code=True"
     say(f"{config['architectures'][0]}: {how}")
     return str(target)
 
@@ -146,7 +147,7 @@ def write(
     causal = model.encoder.causal
     try:
         config, weights = to_huggingface(model)
-    except RelposError:  # transformers has no such network
+    except RelposError:  # transformers has no such network; it opens ours after `import relpos`, or with the code in the folder
         head = "MaskedLM"
         if isinstance(model, Classifier):
             head = "SequenceClassification"
@@ -154,7 +155,7 @@ def write(
             head = "CausalLM"
         # A class of relpos.train.huggingface.
         config = {"model_type": OWN, "architectures": [f"RelposFor{head}"], **architecture.plain()}
-        config["auto_map"] = auto_classes.AUTO_MAP
+        config["auto_map"] = standalone.AUTO_MAP
         weights = {name: value.detach() for name, value in model.named_parameters()}
     # Tensors in a file must be contiguous and may not share memory.
     tensors = {
@@ -175,9 +176,9 @@ def write(
         second_type, open_end = int(types > 1), False
     with replacing_folder(folder) as temporary:
         write_json(temporary / "config.json", config)
-        # A network of a class that transformers has needs none of ours.
+        # A network of a class that transformers has needs no code of ours.
         if config["model_type"] == OWN:
-            auto_classes.write(temporary)
+            standalone.write(temporary, architecture)
         # transformers' RoFormer has a table of positions, ours has none.
         longest = config.get("max_position_embeddings", model.encoder.position.max_length)
         # the fast tokenizer's file is its only one
@@ -206,6 +207,7 @@ def card(network: Network, architecture: Architecture, config: Config) -> str:
     """
     # The run's folder may be a stranger's, so that interpolations in the file are not resolved.
     made_with = read_yaml(network.run / "config.yaml") if network.run else None
+    is_own = config["model_type"] == OWN
     name = "An encoder"
     task, example = "fill-mask", LOAD
     if architecture.outputs:
@@ -228,10 +230,12 @@ def card(network: Network, architecture: Architecture, config: Config) -> str:
     trained = "trained with relpos."
     if network.share < END:
         trained = f"trained with relpos, after {network.share} % of its steps."
-    opens = f"It opens as `{config['architectures'][0]}`."
-    if config["model_type"] == OWN:
-        example = f"import relpos  # lets transformers open it; no remote code\n{example}"
-        opens = OPENS_OWN
+    if is_own:
+        remote = example.replace('"FOLDER")', '"FOLDER", trust_remote_code=True)')
+        local = f"import relpos  # lets transformers open it; no remote code\n{example}"
+        examples, opens = [local, remote], OPENS_OWN
+    else:
+        examples, opens = [example], f"It opens as `{config['architectures'][0]}`."
     question, origin = _made(network, made_with)
     parts = [
         f"---\n{_yaml(front)}---",
@@ -239,7 +243,7 @@ def card(network: Network, architecture: Architecture, config: Config) -> str:
         *question,
         f"{name} with the position scheme {class_of(architecture.position)} and the "
         f"convolution {class_of(architecture.conv)}, {trained} {opens}",
-        _fenced("python", example),
+        *(_fenced("python", code) for code in examples),
         *origin,
         *_record(network),
         f"## Network\n\n{_fenced('yaml', _yaml(architecture.plain()))}",

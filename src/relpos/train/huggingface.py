@@ -1,5 +1,8 @@
 """The classes with which `AutoModel…` opens folders whose `model_type` is relpos, which registers
-them: the encoder, and heads on it with the losses of transformers' BERT.
+them: the encoder, and heads on it with the losses of transformers' BERT. A folder's own code does
+    not register itself, because another folder may have other code.
+
+Where relpos is not installed, the classes come with the folder (standalone.py).
 """
 
 from __future__ import annotations

@@ -61,10 +61,6 @@ class RelposConfig(PretrainedConfig):
         if value != self.tie_word_embeddings:
             self.head = (self.head or {}) | {"tied": value}
 
-    @classmethod
-    def register_for_auto_class(cls, auto_class: str = "AutoConfig") -> None:
-        """Does nothing: transformers would copy this file into what it saves."""
-
     def settings(self) -> dict[str, object]:
         """The configuration of the network as a dictionary, without the keys that are not set."""
         names = ("size", "position", "conv", "vocabulary", "head")

@@ -27,8 +27,8 @@ from relpos.model.attention import LayerCall
 from relpos.model.build import build
 from relpos.model.encoder import Layer
 from relpos.ranges import parsed
-from relpos.train import auto_classes
 from relpos.train.huggingface_config import RelposConfig
+from relpos.train.standalone import write as write_code
 
 
 @cache
@@ -142,18 +142,14 @@ class RelposPreTrainedModel(PreTrainedModel):
         *arguments: object,
         **options: object,
     ) -> None:
-        """As for every model of transformers; the folder has the file of that of `relpos
-        export`."""
-        if is_main_process:
-            self.config.auto_map = auto_classes.write(Path(save_directory))
+        """As for every model of transformers; the folder carries the code of the network, as that
+        of `relpos export`."""
+        if is_main_process and (auto_map := write_code(Path(save_directory), self._architecture())):
+            self.config.auto_map = auto_map
         super().save_pretrained(save_directory, is_main_process, *arguments, **options)
 
-    @classmethod
-    def register_for_auto_class(cls, auto_class: str = "AutoModel") -> None:
-        """Does nothing: transformers would copy this file into what it saves."""
-
     def _initialize_weights(self, module: nn.Module, is_custom_code: bool = False) -> None:
-        # Of code that is not its own, transformers passes over modules without parameters of their own,
+        # Of a folder's own code, transformers passes over modules without parameters of their own,
         # as the whole network is.
         super()._initialize_weights(module, is_custom_code=False)
 
