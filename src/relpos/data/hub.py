@@ -16,7 +16,7 @@ from zlib import crc32
 from relpos.data.documents import TITLE, Document, documents_of
 from relpos.data.filehash import described_folder
 from relpos.data.table import csv_rows, objects
-from relpos.data.textfile import blocks, suffix
+from relpos.data.textfile import blocks, decompressed, suffix
 from relpos.errors import RelposError, from_library, nearest
 from relpos.readers import fitted
 from relpos.trust import refuse_mistakes
@@ -191,7 +191,7 @@ def _of_csv(path: Path, column: str) -> Iterator[Batch]:
 def _of_parquet(path: Path, column: str) -> Iterator[Batch]:
     from pyarrow import parquet
 
-    with path.open("rb") as file:
+    with decompressed(path) as file:
         source = parquet.ParquetFile(file)
         names = source.schema_arrow.names
         for batch in source.iter_batches(ROWS, columns=[column]):
