@@ -41,7 +41,7 @@ def test_a_label_is_one_value_of_one_line(tmp_path):
         tmp_path, replace(task("rte"), labels=labels), "RTE", range(len(labels))
     )
     lines = path.read_text(encoding="utf-8").splitlines()
-    assert lines[1:] == ["0\ta\\tb", "1\ta\\nb", "2\ta\\r\\nb", "3\ta\\u2028b", "4\ta b", "5\t\\"]
+    assert lines[1:] == ["0\ta b", "1\ta b", "2\ta  b", "3\ta b", "4\ta b", "5\t\\"]
 
 
 def test_scores_are_clipped_to_their_range(tmp_path):

@@ -3,6 +3,7 @@ predictions for the GLUE server."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
@@ -36,8 +37,6 @@ from relpos.train.recorded import Inputs
 EVALUATION_BATCH = {"cpu": 64, "cuda": 1024}
 """Rows of a forward pass without gradients, sorted by length, by device; fewer where memory is too
 small for so many."""
-BETWEEN = {ord(sign): repr(sign)[1:-1] for sign in "\t\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
-"""Signs that end a value or a line for some reader → how they are spelled."""
 
 
 class Finetuning(Training):
@@ -301,8 +300,8 @@ def write_answers(path: Path, predictions: ArrayLike, targets: ArrayLike) -> Non
 
 def _words(task: Task, predictions: np.ndarray) -> list[str]:
     if task.labels is not None:
-        # CSV and JSON lines may have any sign in a label; here tabs and ends of lines stand between
-        # values.
-        return [task.labels[int(number)].translate(BETWEEN) for number in predictions]
+        # CSV and JSON lines may have any white space in a label; here tabs and ends of lines stand
+        # between values.
+        return [re.sub(r"\s", " ", task.labels[int(number)]) for number in predictions]
     low, high = task.range or (-np.inf, np.inf)
     return [f"{number:.3f}" for number in np.clip(np.nan_to_num(predictions, nan=low), low, high)]

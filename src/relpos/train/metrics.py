@@ -110,18 +110,15 @@ def by_class(
     how often. Precision is 0 of what is never answered, recall of what never is right; empty for a
     regression."""
     labels, classes = task.labels or (), {}
-    counts = np.zeros((len(labels), len(labels)), dtype=int)
-    if labels:
-        given, right = (array.astype(int) for array in _pair(predictions, targets))
-        np.add.at(counts, (right, given), 1)
-    hits = 100 * counts.diagonal()
-    precision, recall = (hits / np.maximum(1, counts.sum(axis)) for axis in (0, 1))
+    given, right = _pair(predictions, targets)
     for number, label in enumerate(labels):
-        row = zip(labels, counts[number].tolist(), strict=True)
+        answers = given[right == number]
+        hits = 100 * np.sum(answers == number)
+        counts = {answer: int(np.sum(answers == other)) for other, answer in enumerate(labels)}
         classes[label] = {
-            "precision": float(precision[number]),
-            "recall": float(recall[number]),
-            "answers": {answer: times for answer, times in row if times},
+            "precision": float(hits / max(1, np.sum(given == number))),
+            "recall": float(hits / max(1, len(answers))),
+            "answers": {answer: count for answer, count in counts.items() if count},
         }
     return classes
 

@@ -102,27 +102,22 @@ class Recipe:
         matrices = self.matrices(model)
         # By id: tensors compare element by element.
         by_muon = {id(p) for p in matrices}
-        rest = [p for p in model.parameters() if id(p) not in by_muon]
-        groups = [
-            {
-                "params": [
-                    p
-                    for p in rest
-                    if (id(p) in exempt, multiplier.get(id(p), 1)) == (without_decay, times)
-                ],
-                "weight_decay": 0.0 if without_decay else self.weight_decay,
-                "lr": self.lr * times,
-            }
-            # at 1 the groups, and so the optimiser's state, are the papers'
-            for times in dict.fromkeys((1, *multiplier.values()))
-            for without_decay in (False, True)
-        ]
-        groups = [group for group in groups if group["params"]]
-        beta1, beta2 = self.betas
+        # at 1 the groups, and so the optimiser's state, are the papers'
+        factors = dict.fromkeys((1, *multiplier.values()))
+        groups: dict[tuple[float, bool], list[nn.Parameter]] = {
+            (times, decays): [] for times in factors for decays in (True, False)
+        }
+        for p in model.parameters():
+            if id(p) not in by_muon:
+                groups[multiplier.get(id(p), 1), id(p) not in exempt].append(p)
         adamw = torch.optim.AdamW(
-            groups,
+            [
+                {"params": part, "weight_decay": self.weight_decay * decays, "lr": self.lr * times}
+                for (times, decays), part in groups.items()
+                if part
+            ],
             lr=self.lr,
-            betas=(beta1, beta2),
+            betas=self.betas,
             eps=self.eps,
             fused=True,
         )

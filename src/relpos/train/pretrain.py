@@ -188,40 +188,28 @@ class PretrainingData(StepsData):
         objective: Objective = masked,
     ) -> None:
         self.store = store
-        examples = store.examples("train", packing, length, pairs)
         self.heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES)
-        place: Plain = {
-            "rank": group.rank,
-            "world": group.world,
-            "objective": objective,
-            "few_shapes": few_shapes,
-        }
-        self.steps = Steps(
-            examples,
-            seed,
-            batch,
-            microbatch,
-            store.vocabulary,
-            stop=steps,
-            **place,
-        )
+
+        def phase(packing: str, length: int, batch: int, stop: int) -> Steps:
+            return Steps(
+                store.examples("train", packing, length, pairs),
+                seed,
+                batch,
+                microbatch,
+                store.vocabulary,
+                stop=stop,
+                rank=group.rank,
+                world=group.world,
+                objective=objective,
+                few_shapes=few_shapes,
+            )
+
+        self.steps = phase(packing, length, batch, steps)
         phases = [self.steps]
         if first:
             packing = first.get("packing") or packing
-            examples = store.examples("train", packing, first["length"], pairs)
-            end = round(first["share"] * steps)
-            phases.insert(
-                0,
-                Steps(
-                    examples,
-                    seed,
-                    first["batch"],
-                    microbatch,
-                    store.vocabulary,
-                    stop=end,
-                    **place,
-                ),
-            )
+            stop = round(first["share"] * steps)
+            phases.insert(0, phase(packing, first["length"], first["batch"], stop))
         super().__init__(phases, few_shapes)
         # Without one Lightning would evaluate nothing and say nothing, and another process would
         # wait for this one.
