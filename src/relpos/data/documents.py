@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from itertools import chain, dropwhile, groupby, islice, pairwise, tee
 
@@ -256,6 +256,27 @@ def portions(paragraphs: Iterable[str]) -> Iterator[str]:
             portion, size = [], 0
     if size:
         yield "\n\n".join(portion)
+
+
+def told(
+    documents: Iterable[Document],
+    progress: Callable[[int], None],
+) -> Iterator[Document]:
+    """The documents; `progress` is called with the characters of them that are read, now and
+    then."""
+
+    def counted(lines: Iterator[str]) -> Iterator[str]:
+        size = 0
+        for line in lines:
+            size += len(line) + 1
+            if size >= PORTION:
+                progress(size)
+                size = 0
+            yield line
+        progress(size)
+
+    for document in documents:
+        yield replace(document, lines=counted(document.lines))
 
 
 def sentences(documents: Iterable[Document]) -> Iterator[str]:

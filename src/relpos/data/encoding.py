@@ -16,21 +16,20 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from relpos.data.documents import split
 from relpos.data.published_tokenizer import load_tokenizer
-from relpos.data.tokenizer import Tokenizer
+from relpos.data.tokenizer import TextIds, Tokenizer
 from relpos.pool import pool
 
-Encoded = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]  # tokens of every sentence; their ids
+Sentences = tuple[TextIds, TextIds]  # tokens of every sentence; their ids
 Mark = TypeVar("Mark")
 
 ALONE = 3_000_000  # characters encoded here before other processes are started
 AHEAD = 4  # texts that are read ahead for each process
 
 
-def encode(tokenizer: Tokenizer, text: str) -> Encoded:
+def encode(tokenizer: Tokenizer, text: str) -> Sentences:
     """The lengths and ids of a text's sentences; sentences of which normalisation leaves nothing
     are left out."""
     ids = tokenizer.encode(split(text))
@@ -42,9 +41,9 @@ def encoded(
     feed: Iterator[str | Mark],
     tokenizer: Tokenizer,
     processes: int,
-) -> Iterator[Encoded | Mark]:
+) -> Iterator[Sentences | Mark]:
     """`feed` with every text in it encoded; any other item is passed on, in order."""
-    waiting: deque[Future[Encoded] | Encoded | Mark] = deque()
+    waiting: deque[Future[Sentences] | Sentences | Mark] = deque()
     characters = 0
     with pool(processes) as submit:
         for item in feed:
@@ -66,11 +65,11 @@ def encoded(
             yield _result(waiting.popleft())
 
 
-def _result(item: Future[Encoded] | Encoded | Mark) -> Encoded | Mark:
+def _result(item: Future[Sentences] | Sentences | Mark) -> Sentences | Mark:
     return item.result() if isinstance(item, Future) else item
 
 
-def _encode_with(tokenizer: Path, text: str) -> Encoded:
+def _encode_with(tokenizer: Path, text: str) -> Sentences:
     return encode(_loaded(tokenizer), text)
 
 

@@ -18,10 +18,12 @@ FEWEST = 2
 """Sentences on either side of a cut: with one, a side would have no pair."""
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Hashes = npt.NDArray[np.uint64]
 
 
 def ends(
-    hashes: npt.NDArray[np.uint64],
+    hashes: Hashes,
     documents: Ints,
     sentences: Ints,
     share: float,
@@ -95,7 +97,7 @@ def _within(cut: int, count: int) -> int:
     return count - trained + trained % 2
 
 
-def _copies(hashes: npt.NDArray[np.uint64], among: npt.NDArray[np.bool_]) -> list[Ints]:
+def _copies(hashes: Hashes, among: Bools) -> list[Ints]:
     """The documents of each content, in the order of the hashes."""
     order = np.flatnonzero(among)
     order = order[np.argsort(hashes[order], kind="stable")]
@@ -103,7 +105,7 @@ def _copies(hashes: npt.NDArray[np.uint64], among: npt.NDArray[np.bool_]) -> lis
     return [group for group in groups if len(group)]
 
 
-def chosen(hashes: npt.NDArray[np.uint64], share: float) -> npt.NDArray[np.bool_]:
+def chosen(hashes: Hashes, share: float) -> Bools:
     """(documents,) which documents of one size are held out: those whose hash is below `share` of
     the range. At least one is, that with the lowest hash, and at least one is not, that with the
     highest.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, count, islice
@@ -31,8 +31,6 @@ FEWEST = 4  # a block with fewer remembered rows is kept: they are too few to te
 
 Batch = tuple[Iterable[str], Iterable[object]]
 """The names of the columns, and the next values of the column of text."""
-# passes blocks through and reports their sizes to a progress bar
-Reporting = Callable[[Iterator[str]], Iterator[str]]
 
 
 @dataclass(frozen=True)
@@ -80,12 +78,7 @@ def commit(text: HubText) -> str | None:
     return None
 
 
-def documents(
-    text: HubText,
-    lines: int,
-    streaming: bool,
-    reporting: Reporting,
-) -> Iterator[Document]:
+def documents(text: HubText, lines: int, streaming: bool) -> Iterator[Document]:
     """WikiText's articles where the first row is a heading of WikiText, else documents of `lines`
     rows.
 
@@ -102,36 +95,29 @@ def documents(
             yield batch, batch.get(text.text, [])
 
     rows = _rows(f"data.texts: {text.id}", text.text, batches())
-    yield from _documents(text.id, rows, lines, text.unique, reporting)
+    yield from _documents(text.id, rows, lines, text.unique)
 
 
-def documents_of_file(
-    name: str,
-    path: Path,
-    column: str,
-    lines: int,
-    reporting: Reporting,
-) -> Iterator[Document]:
+def documents_of_file(name: str, path: Path, column: str, lines: int) -> Iterator[Document]:
     """The documents of a file in one of the formats of `TABLES`; JSONL and CSV may be
     compressed."""
     kind = suffix(path)
     if kind in (".jsonl", ".csv") and not any(map(str.strip, blocks(path))):
         return  # an empty file has no rows
     rows = _rows(f"data.text: {path}", column, TABLES[kind](path, column))
-    yield from _documents(name, rows, lines, False, reporting)
+    yield from _documents(name, rows, lines)
 
 
 def _documents(
     name: str,
     rows: Iterator[str],
     lines: int,
-    unique: bool,
-    reporting: Reporting,
+    unique: bool = False,
 ) -> Iterator[Document]:
     head = list(islice(rows, 100))
     rows = chain(head, rows)
     if TITLE.match(next((row for row in head if row.strip()), "")):
-        yield from documents_of(name, reporting(_blocks(rows)))
+        yield from documents_of(name, _blocks(rows))
         return
     dropped = Counter[str]()
     if unique:
@@ -139,9 +125,7 @@ def _documents(
     number = 0
     while part := list(islice(rows, lines)):
         number += 1
-        paragraphs = chain.from_iterable(
-            block.split("\n") for block in reporting(_blocks(iter(part)))
-        )
+        paragraphs = chain.from_iterable(block.split("\n") for block in _blocks(iter(part)))
         yield Document(f"{name}#{number}", paragraphs, dropped=dropped)
 
 

@@ -15,9 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from relpos.data.tokenizer import FILE, NAMES, SPACE, UNKNOWN_WORD, Tokenizer
+from relpos.data.tokenizer import FILE, NAMES, SPACE, UNKNOWN_WORD, Ids, TextIds, Tokenizer
 from relpos.errors import RelposError, one_line, say
 from relpos.files import copied, replacing
 from relpos.readers import read_bytes, read_json
@@ -119,7 +118,7 @@ class PublishedTokenizer(Tokenizer):
     def size(self) -> int:
         return self.last + 1  # some leave numbers out
 
-    def encode(self, texts: list[str]) -> list[npt.NDArray[np.int32]]:
+    def encode(self, texts: list[str]) -> list[TextIds]:
         # Set at each call, because the tokenizer keeps it and `encode_marked` sets it the other
         # way.
         # the library's name for: special tokens in a text are plain text
@@ -170,7 +169,7 @@ class PublishedTokenizer(Tokenizer):
         parts = self.backend.encode(text, add_special_tokens=False).word_ids
         return text, max(len(set(parts)), len(text.split()))
 
-    def encode_marked(self, text: str) -> npt.NDArray[np.int64]:
+    def encode_marked(self, text: str) -> Ids:
         for name, number in self.typed.items():
             text = text.replace(name, self.piece(number))
         self.backend.encode_special_tokens = False

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -22,7 +21,7 @@ from relpos.counter import counter_hash
 from relpos.data.examples import ExampleSet
 from relpos.data.objective import IGNORED, Objective, masked
 from relpos.data.steps import MicroBatch, heldout_batches
-from relpos.data.tokenizer import Marks
+from relpos.data.tokenizer import Marks, TextIds
 from relpos.data.words import Words
 
 WINDOWS: tuple[int | None, ...] = (2, 3, 4, 8, None)
@@ -135,12 +134,12 @@ def permutation(
 
 
 def ngrams_permuted(
-    lengths: npt.NDArray[np.integer],
-    ids: npt.NDArray[np.int32],
+    lengths: TextIds,
+    ids: TextIds,
     first: int,
     words: Words,
     n: int,
-) -> npt.NDArray[np.int32]:
+) -> TextIds:
     """Sentences with their n-grams in random order, the words inside of an n-gram as they stood
     (Sinha et al. 2021, "Masked language modeling and the distributional hypothesis", §3).
 

@@ -9,9 +9,8 @@ but a cache of these hashes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -27,8 +26,6 @@ from relpos.readers import check_all_recorded
 
 if TYPE_CHECKING:
     from relpos.data.glue import HubGlue, TsvGlue
-
-Progress = Callable[[int], None]  # called with the characters of every portion of text that is read
 
 HELDOUT = 0.01  # share of the text
 SAMPLE = 2_000_000  # sentences a tokenizer is trained on
@@ -149,16 +146,14 @@ class Files(TextSource):
             return sum(path.stat().st_size for path in files)
         return None
 
-    def documents(self, progress: Progress | None = None) -> Iterator[Document]:
+    def documents(self) -> Iterator[Document]:
         """The documents of all files, one file after the other."""
-        reporting = partial(_reporting, progress=progress)
         for path in self.files():
             name = path.relative_to(self.folder).as_posix()
             if suffix(path) in hub.TABLES:
-                column = self.text or COLUMN
-                yield from hub.documents_of_file(name, path, column, self.lines, reporting)
+                yield from hub.documents_of_file(name, path, self.text or COLUMN, self.lines)
             else:
-                yield from documents_of(name, reporting(blocks(path)))
+                yield from documents_of(name, blocks(path))
 
 
 class Generated(Files):
@@ -209,13 +204,12 @@ class Hub(TextSource):
             )
         }
 
-    def documents(self, progress: Progress | None = None) -> Iterator[Document]:
+    def documents(self) -> Iterator[Document]:
         """The documents of all data sets, one data set after the other."""
         for text in map(hub.checked, self.texts):
             if commit := hub.commit(text):
                 self.revisions["@".join(filter(None, (text.id, text.revision)))] = commit
-            reporting = partial(_reporting, progress=progress)
-            yield from hub.documents(text, self.lines, self.streaming, reporting)
+            yield from hub.documents(text, self.lines, self.streaming)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,10 +276,3 @@ def _files(place: Path) -> Iterator[Path]:
             starts += [path for name in folders if (path := Path(folder, name)).is_symlink()]
             paths = (Path(folder, name) for name in names if not name.startswith("."))
             yield from (path for path in paths if path.is_file())
-
-
-def _reporting(portions: Iterator[str], progress: Progress | None) -> Iterator[str]:
-    for portion in portions:
-        if progress is not None:
-            progress(len(portion))
-        yield portion

@@ -31,7 +31,7 @@ import numpy.typing as npt
 from relpos.data.documents import Document, portions, splitter
 from relpos.data.examples import ExampleSet, PairExamples, WindowExamples
 from relpos.data.heldout import ends
-from relpos.data.tokenizer import OURS, Marks, Tokenizer
+from relpos.data.tokenizer import OURS, Ids, Marks, TextIds, Tokenizer
 from relpos.errors import RelposError, plural, say
 from relpos.files import cannot_write, opened, write_json
 from relpos.process import cores
@@ -128,7 +128,7 @@ class Store:
             self.marks,
         )
 
-    def counts(self) -> npt.NDArray[np.int64]:
+    def counts(self) -> Ids:
         """(vocabulary,) how often each piece stands in the text that is not held out."""
         counts = np.zeros(self.vocabulary, np.int64)
         for document in np.flatnonzero(~self.heldout):
@@ -269,7 +269,7 @@ class _Writer:
                 file.close()
             (self.folder / name).unlink(missing_ok=True)
 
-    def add(self, lengths: npt.NDArray[np.int32], ids: npt.NDArray[np.int32]) -> None:
+    def add(self, lengths: TextIds, ids: TextIds) -> None:
         """Sentences of the document that is being written."""
         self.files["ids.bin"].write(ids.astype(self.dtype))
         self.files["sentences.bin"].write(

@@ -13,17 +13,15 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
 from relpos.counter import counter_hash
 from relpos.data.glue import Rows
 from relpos.data.passes import MULTIPLE, Shapes, passes
-from relpos.data.tokenizer import Tokenizer
+from relpos.data.tokenizer import TextIds, Tokenizer
 from relpos.errors import RelposError
 
-Ids = NDArray[np.int32]
 _ROWS = 0x726F7773  # keeps the order of rows apart from other draws of the same seed
 
 
@@ -31,7 +29,7 @@ _ROWS = 0x726F7773  # keeps the order of rows apart from other draws of the same
 class Encoded:
     """Encoded rows, unpadded."""
 
-    ids: list[Ids]  # (n_i,)
+    ids: list[TextIds]  # (n_i,)
     seconds: list[int]  # where the second text of each row begins, of one text its end
     labels: Tensor | None  # (rows,) int64 classes or float32 scores
     pad: int
@@ -47,7 +45,7 @@ class Encoded:
 
 def encode(rows: Rows, tokenizer: Tokenizer, length: int = 128) -> Encoded:
     """Raises: RelposError where `length` has no room for a token of each sentence."""
-    seconds: Sequence[Ids | None] = [None] * len(rows)
+    seconds: Sequence[TextIds | None] = [None] * len(rows)
     between = 1
     if rows.sentence_b is not None:
         seconds = tokenizer.encode(rows.sentence_b)
@@ -82,7 +80,9 @@ def cut(a: int, b: int, room: int) -> tuple[int, int]:
     return min(a, room - b), b
 
 
-def _assemble(a: Ids, b: Ids | None, tokenizer: Tokenizer, length: int) -> tuple[Ids, int]:
+def _assemble(
+    a: TextIds, b: TextIds | None, tokenizer: Tokenizer, length: int
+) -> tuple[TextIds, int]:
     """Ids of one row, and where its second text begins."""
     cls, sep = np.array([[tokenizer.cls], [tokenizer.sep]], np.int32)
     if b is None:

@@ -31,6 +31,9 @@ from relpos.files import replacing
 from relpos.readers import check_recorded, read_bytes
 
 Ids = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+TextIds = npt.NDArray[np.int32]
+"""The ids of a text (n,)."""
 Kind = Literal["unigram", "bpe"]
 PAD, UNK, CLS, SEP, MASK = range(5)
 NAMES = {
@@ -207,11 +210,11 @@ class Tokenizer:
         """Number of ids, the special ones included."""
         return int(self.processor.get_piece_size())
 
-    def encode(self, texts: list[str]) -> list[npt.NDArray[np.int32]]:
+    def encode(self, texts: list[str]) -> list[TextIds]:
         """The ids of each text, without special ones."""
         # By default each of the encoding processes would share its texts out among as many threads
         # as there are processors.
-        ids: list[npt.NDArray[np.int32]] = self.processor.encode(
+        ids: list[TextIds] = self.processor.encode(
             texts,
             return_type="numpy",
             num_threads=1,
@@ -297,10 +300,10 @@ class Tokenizer:
             ids.append(self.sep)
         return np.array(ids, np.int64)
 
-    def is_special(self, ids: Ids) -> npt.NDArray[np.bool_]:
+    def is_special(self, ids: Ids) -> Bools:
         """(n,) → (n,): which tokens are special. The unknown token is not: it stands for some
         text."""
-        special: npt.NDArray[np.bool_] = np.isin(ids, list(self.specials.values()))
+        special: Bools = np.isin(ids, list(self.specials.values()))
         return special
 
     def decode_marked(self, ids: Iterable[int]) -> str:

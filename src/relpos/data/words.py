@@ -17,12 +17,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from relpos.data.tokenizer import SPACE, Tokenizer
+from relpos.data.tokenizer import SPACE, Bools, Ids, Tokenizer
 from relpos.errors import RelposError
 
 Word = tuple[int, ...]
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
+Pieces = npt.NDArray[np.integer]
 
 
 def is_punctuation(character: str) -> bool:
@@ -65,7 +64,7 @@ class Words:
                 f"begin, and words are asked for here"
             )
 
-    def begins(self, ids: npt.NDArray[np.integer]) -> Bools:
+    def begins(self, ids: Pieces) -> Bools:
         """ids (…, n) of texts without special ids → (…, n): whether each piece begins a word. The
         first one does."""
         before = ids[..., :-1]
@@ -78,12 +77,12 @@ class Words:
         first = np.ones_like(ids[..., :1], dtype=bool)
         return np.concatenate([first, inner & ~self._closing[piece]], -1)
 
-    def numbers(self, ids: npt.NDArray[np.integer]) -> Ints:
+    def numbers(self, ids: Pieces) -> Ids:
         """ids (…, n) → (…, n): which word each piece belongs to, counted from 0."""
-        counted: Ints = self.begins(ids).cumsum(-1, dtype=np.int64) - 1
+        counted: Ids = self.begins(ids).cumsum(-1, dtype=np.int64) - 1
         return counted
 
-    def split(self, ids: Sequence[int] | npt.NDArray[np.integer]) -> list[Word]:
+    def split(self, ids: Sequence[int] | Pieces) -> list[Word]:
         """The words of one text (n,), in order."""
         array = np.asarray(ids, np.int64)
         if not len(array):
@@ -92,7 +91,7 @@ class Words:
             tuple(part.tolist()) for part in np.split(array, np.flatnonzero(self.begins(array))[1:])
         ]
 
-    def same(self, first: npt.NDArray[np.integer], second: npt.NDArray[np.integer]) -> bool:
+    def same(self, first: Pieces, second: Pieces) -> bool:
         """Whether two texts hold the same words: equal multisets."""
         return len(first) == len(second) and Counter(self.split(first)) == Counter(
             self.split(second)

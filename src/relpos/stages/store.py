@@ -8,6 +8,7 @@ from pathlib import Path
 
 from relpos.config.compose import resolved
 from relpos.config.schema import RunConfig
+from relpos.data.documents import told
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store, tell, write_store
 from relpos.places import text_place
@@ -54,7 +55,8 @@ class StoreStage(Stage):
         with reading(f"encoding text for {self.name}", source.characters()) as progress:
             pieces = load_tokenizer(self.inputs["tokenizer"].path)
             how = {"shuffle": source.shuffle, "alike": source.alike}
-            write_store(source.documents(progress), pieces, folder, self.config.heldout, **how)
+            documents = told(source.documents(), progress)
+            write_store(documents, pieces, folder, self.config.heldout, **how)
         self.refuse_changed()
         written = Store(folder)
         if not source.alike:
