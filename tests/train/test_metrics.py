@@ -110,12 +110,6 @@ def test_majority_of_real_counts():
     assert metrics.majority(task("stsb"), [1.0, 2.0, 2.0]) == 0.0
 
 
-def test_a_column_that_is_a_mean_has_its_parts():
-    answers = [1, 1, 0, 1], [1, 0, 0, 1]
-    assert metrics.parts(task("mrpc"), *answers) == pytest.approx({"accuracy": 75.0, "f1": 80.0})
-    assert metrics.parts(task("rte"), *answers) == {}
-
-
 def test_a_class_has_precision_recall_and_the_answers_given_in_its_place():
     found = metrics.by_class(task("mnli"), [0, 0, 1, 0, 2], [0, 1, 1, 1, 1])
     first, second, third = task("mnli").labels or ()

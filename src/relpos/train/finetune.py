@@ -29,7 +29,7 @@ from relpos.files import write_text
 from relpos.model.heads import Classifier
 from relpos.model.precision import autocast
 from relpos.model.tokens import Tokens
-from relpos.train.metrics import by_class, decide, majority, parts, score
+from relpos.train.metrics import by_class, decide, majority, score
 from relpos.train.module import Training
 from relpos.train.prefetch import StepsData
 from relpos.train.recorded import Inputs
@@ -185,13 +185,12 @@ def read_before(content: str, made: Splits) -> Splits:
 
 
 class Scores(TypedDict):
-    """Of each column of a task: score × 100 and that of the constant answer, dev rows, the metrics
-    × 100 whose mean the score is, and what `relpos.train.metrics.by_class` gives."""
+    """Of each column of a task: score × 100 and that of the constant answer, dev rows, and what
+    `relpos.train.metrics.by_class` gives."""
 
     columns: dict[str, float]
     majority: dict[str, float]
     examples: dict[str, int]
-    parts: dict[str, dict[str, float]]
     classes: dict[str, object]
 
 
@@ -210,7 +209,6 @@ def columns(
         columns={},
         majority={},
         examples={},
-        parts={},
         classes={},
     )
     for column, split in task.dev.items():
@@ -222,8 +220,6 @@ def columns(
         result["columns"][column] = score(task, decided, targets)
         result["majority"][column] = majority(task, targets.tolist())
         result["examples"][column] = len(rows)
-        if found := parts(task, decided, targets):
-            result["parts"][column] = found
         if classes := by_class(task, decided, targets):
             result["classes"][column] = classes
     for name, split in task.test.items():

@@ -89,18 +89,6 @@ def score(task: Task, predictions: ArrayLike, targets: ArrayLike) -> float:
     return 100 * applied(task.metric, f"task {task.name}: metric", predictions, targets)
 
 
-def parts(task: Task, predictions: ArrayLike, targets: ArrayLike) -> dict[str, float]:
-    """The metrics, x 100, whose mean the task's column is, by name: of `accuracy_and_f1`, those
-    before and behind the `and`."""
-    module, _, name = task.metric.rpartition(".")
-    if module != __name__ or "_and_" not in name:
-        return {}
-    return {
-        part: 100 * applied(f"{module}.{part}", task.name, predictions, targets)
-        for part in name.split("_and_")
-    }
-
-
 def by_class(
     task: Task,
     predictions: ArrayLike,
