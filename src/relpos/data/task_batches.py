@@ -163,29 +163,27 @@ class TuningSteps(IterableDataset[TuningStep]):
     def __iter__(self) -> Iterator[TuningStep]:
         lengths = self.encoded.lengths
         room = self.microbatch * self.encoded.length
-        shapes = None
-        if self.few_shapes:
-            shapes = Shapes.of(lengths, self.encoded.length, room)
-        steps_an_epoch = -(-len(self.encoded) // self.batch)
-        epoch, batches = -1, list[Tensor]()
-        for step in range(self.start, self.stop):
-            if step // steps_an_epoch != epoch:
-                epoch = step // steps_an_epoch
+        shapes = Shapes.of(lengths, self.encoded.length, room)
+        steps_an_epoch = -(-len(lengths) // self.batch)
+        batches = list[Tensor]()
+        for index in range(self.start, self.stop):
+            epoch, place = divmod(index, steps_an_epoch)
+            if not batches or place == 0:
                 batches = epoch_batches(len(lengths), self.seed, epoch, self.batch)
-            rows = batches[step % steps_an_epoch]
+            rows = batches[place]
+            step = TuningStep(index, [], len(rows))
             parts: Iterable[tuple[Tensor, int | None, Tensor | None]]
-            if shapes:
+            if self.few_shapes:
                 parts = shapes.deal(lengths[rows])
             else:
                 parts = ((part, None, None) for part in passes(lengths[rows], room))
-            microbatches = []
             for part, n, held in parts:
                 microbatch = collate(self.encoded, rows[part], n)
-                microbatch["keys"] = counter_hash(step, rows[part])
+                microbatch["keys"] = counter_hash(index, rows[part])
                 if held is not None:
                     microbatch["held"] = held
-                microbatches.append(microbatch)
-            yield TuningStep(step, microbatches, len(rows))
+                step.microbatches.append(microbatch)
+            yield step
 
 
 def evaluation_batches(encoded: Encoded, batch: int) -> Iterator[dict[str, Tensor]]:

@@ -117,15 +117,7 @@ class Training(pl.LightningModule):
 
     def recording(self, recorder: Recorder, optimizer: torch.optim.Optimizer) -> RecordedSteps:
         """What computes `losses`, their gradients and the update in recordings."""
-        return RecordedSteps(
-            self.model,
-            self.seed,
-            self.precision,
-            recorder,
-            self.losses,
-            optimizer,
-            self.recipe.clip,
-        )
+        return RecordedSteps(self, recorder, optimizer)
 
     def learn(self, index: int, passes: list[Inputs], number: float) -> list[tuple[Tensor, ...]]:
         """One step: its gradient is that of the summed losses, divided by `number`. Returns the

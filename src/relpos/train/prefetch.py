@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -100,9 +100,6 @@ def _each(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
         return [_each(item, function) for item in value]
     if isinstance(value, dict):
         return {key: _each(item, function) for key, item in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(
-            value,
-            **{field.name: _each(getattr(value, field.name), function) for field in fields(value)},
-        )
+    if is_dataclass(value):
+        return replace(value, **_each(vars(value), function))  # type: ignore[type-var]
     return value

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -36,9 +36,11 @@ from relpos.model.precision import autocast, cast_together
 from relpos.model.tokens import Tokens
 from relpos.train.prefetch import pinned
 
+if TYPE_CHECKING:
+    from relpos.train.module import Training
+
 Inputs = dict[str, Tensor]
 Function = Callable[[Inputs], tuple[Tensor, ...]]
-Losses = Callable[[Inputs, Tokens], tuple[Tensor, ...]]
 Changed = Callable[[], Mapping[str, Tensor]]
 
 TOLERANCE = 1e-2
@@ -209,31 +211,24 @@ class RecordedSteps:
     """Whole steps: gradients, pass by pass, and the update.
 
     Args:
-        seed: of dropout.
-        precision: `fp32` or `bf16`.
-        losses: the inputs of a pass (input_ids (b, n), keys (b,) and others) and the tokens that
-            are computed → the sum of its losses, and other sums over it.
+        training: whose steps they are. Its `losses` are a function of the inputs of a pass
+            (input_ids (b, n), keys (b,) and others) and of the tokens that are computed.
         optimizer: of the model's parameters. AdamW's step is recorded, that of another optimiser is
             called.
-        clip: the largest norm of the gradient of all parameters together.
     """
 
     def __init__(
         self,
-        model: nn.Module,
-        seed: int,
-        precision: str,
+        training: Training,
         recorder: Recorder,
-        losses: Losses,
         optimizer: torch.optim.Optimizer,
-        clip: float,
     ) -> None:
-        self.model, self.seed, self.precision, self.losses = model, seed, precision, losses
-        self.optimizer, self.clip = optimizer, clip
+        self.training, self.optimizer = training, optimizer
+        model = self.model = training.model
         self.device = next(model.parameters()).device
         self.keys = RecordedKeys(self.device)
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        self.multiplied = dict(_multiplied(model)) if precision == "bf16" else {}
+        self.multiplied = dict(_multiplied(model)) if training.precision == "bf16" else {}
         self.gradients: dict[str, Tensor] = {}
         self.passes = Replay(self._pass, self._gradients, self.device, recorder, noise=TOLERANCE)
         self.updates = Replay(self._update, self._updated, self.device, recorder, noise=0.0)
@@ -242,7 +237,7 @@ class RecordedSteps:
     def sums(self, index: int, passes: list[Inputs]) -> Tensor:
         """Adds the gradient of the summed losses to `gradients`; the sums of `losses` over the
         passes, float64, on the device."""
-        self.keys.fill(fold(self.seed, index))
+        self.keys.fill(fold(self.training.seed, index))
         # Copied at once: the next replay overwrites the outputs of this one.
         return reduce(torch.add, [self.passes(part)[0].clone() for part in passes])
 
@@ -261,13 +256,13 @@ class RecordedSteps:
         ids = inputs["input_ids"]
         batch, n = ids.shape
         seed_dropout(self.model, self.keys, inputs["keys"])
-        with autocast(self.precision, self.device):
+        tokens = Tokens(batch, n)
+        if "held" in inputs:
+            tokens = Tokens.first(batch, n, inputs["held"])
+        with autocast(self.training.precision, self.device):
             cast = cast_together(self.multiplied, torch.bfloat16) if self.multiplied else {}
-            given = (
-                inputs,
-                Tokens.first(batch, n, inputs["held"]) if "held" in inputs else Tokens(batch, n),
-            )
-            loss, *others = functional_call(_Called(self.model, self.losses), cast, given)
+            called = _Called(self.model, self.training.losses)
+            loss, *others = functional_call(called, cast, (inputs, tokens))
         # One addition for all parameters, and not one for each.
         grads = torch.autograd.grad(loss, [*self.parameters.values()], allow_unused=True)
         reached = {
@@ -288,7 +283,7 @@ class RecordedSteps:
         torch._foreach_div_(gradients, inputs["number"].to(gradients[0].dtype))
         for name, grad in self.gradients.items():
             self.parameters[name].grad = grad
-        norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.clip)
+        norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.training.recipe.clip)
         with (
             self._rates(inputs["rates"])
             if self.capturable and self.updates.trusted
@@ -328,7 +323,7 @@ class RecordedSteps:
 class _Called(nn.Module):
     """A function of a model as the forward pass of a module, which `functional_call` needs."""
 
-    def __init__(self, model: nn.Module, function: Losses) -> None:
+    def __init__(self, model: nn.Module, function: Callable[..., Any]) -> None:
         super().__init__()
         self.model, self.function = model, function
 
