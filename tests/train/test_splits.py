@@ -13,7 +13,7 @@ from relpos.train import finetune
 def encoded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """How often rows were encoded."""
     calls: list[int] = []
-    monkeypatch.setattr(finetune, "_last", {})
+    finetune.kept_rows.cache_clear()
     monkeypatch.setattr(
         finetune, "encode", lambda rows, *rest: (calls.append(1), encode(rows, *rest))[1]
     )

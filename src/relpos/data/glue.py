@@ -130,8 +130,7 @@ class HubGlue:
         fields = {}
         for ours, hub in zip(task.sentences, task.hub_sentences or task.sentences, strict=True):
             if hub not in rows.column_names:
-                known = ", ".join(rows.column_names)
-                raise RelposError(f"{source}: no column {hub!r}. Known: {known}.")
+                raise RelposError(f"{source}: no column {hub!r}.{nearest(hub, rows.column_names)}")
             texts = list(rows[hub])
             if None in texts:
                 raise RelposError(
@@ -227,11 +226,7 @@ def _classes(table: TextTable, words: list[str], classes: Sequence[str]) -> list
     for row, word in enumerate(words):
         if word not in numbers:
             hint = nearest(word, classes)
-            # Without a close match `nearest` lists the classes sorted; here they stand in their own
-            # order.
-            if "Did you mean" not in hint:
-                hint = f" Known: {', '.join(classes)}."
-            raise RelposError(f"{table.where(row)}: label {_shown(word)} is outside the set.{hint}")
+            raise RelposError(f"{table.where(row)}: label {word!r:.40} is outside the set.{hint}")
     return [numbers[word] for word in words]
 
 
@@ -246,17 +241,10 @@ def _scores(table: TextTable, words: list[str], task: Task) -> list[float]:
         except ValueError:
             score = nan
         if not isfinite(score):
-            raise RelposError(f"{table.where(row)}: score {_shown(word)} is not a number")
+            raise RelposError(f"{table.where(row)}: score {word!r:.40} is not a number")
         if not low <= score <= high:
             raise RelposError(
-                f"{table.where(row)}: score {_shown(word)} is outside {low:g} to {high:g}"
+                f"{table.where(row)}: score {word!r:.40} is outside {low:g} to {high:g}"
             )
         scores.append(score)
     return scores
-
-
-def _shown(word: str) -> str:
-    """The word in quotes, cut to 40 characters."""
-    if len(word) > 40:
-        word = word[:37] + "..."
-    return repr(word)

@@ -95,20 +95,17 @@ class PublishedTokenizer(Tokenizer):
     def _check_size(self) -> None:
         """Refuses a tokenizer whose size does not fit the network in the same folder, or the number
         of its pieces."""
-        try:
-            config = read_json(self.path / "config.json", dict)
-            # as an exported network of ours has it
-            key = "vocab_size" if "vocab_size" in config else "vocabulary"
-            rows = int(config[key])
-        # there is no network in the folder
-        except (ValueError, KeyError, TypeError, OverflowError):
+        config = read_json(self.path / "config.json", dict, {})
+        # the second as an exported network of ours has it
+        key = next((key for key in ("vocab_size", "vocabulary") if key in config), "")
+        rows = config.get(key)
+        if not isinstance(rows, int):  # there is no network in the folder
             pieces = self.backend.get_vocab_size(with_added_tokens=True)
             if self.size >= pieces + ROUNDED:
                 raise RelposError(
                     f"tokenizer {self.path}: it has {pieces:,} pieces, and ids up to {self.last:,}"
-                ) from None
-            return
-        if not self.size <= rows < self.size + ROUNDED:
+                )
+        elif not self.size <= rows < self.size + ROUNDED:
             raise RelposError(
                 f"tokenizer {self.path}: its ids go up to {self.last:,}, config.json "
                 f"says {key}={rows:,}"
@@ -327,22 +324,17 @@ def _adopt_sentencepiece(content: bytes, file: Path, folder: Path) -> None:
     kinds = form.ModelProto.SentencePiece  # type: ignore[attr-defined]
     try:
         model = form.ModelProto.FromString(content)  # type: ignore[attr-defined]
-        # an empty file has no piece
-        is_model = any(piece.type == kinds.UNKNOWN for piece in model.pieces)
     except Exception:  # protobuf's own class
-        is_model = False
-    if not is_model:
+        model = form.ModelProto()  # type: ignore[attr-defined]
+    if not any(piece.type == kinds.UNKNOWN for piece in model.pieces):
         raise RelposError(
             f"tokenizer={file}: neither a SentencePiece model nor a tokenizer.json; of a vocab.txt "
             f"name the folder that it lies in"
         )
-    numbers = {piece.piece: number for number, piece in enumerate(model.pieces)}
+    pieces = {piece.piece: piece for piece in model.pieces}
     for names in NAMES.values():
-        name = next((name for name in names if name in numbers), names[0])
-        if name in numbers:
-            piece = model.pieces[numbers[name]]
-        else:
-            piece = model.pieces.add(piece=name, score=0.0)
+        name = next((name for name in names if name in pieces), names[0])
+        piece = pieces.get(name) or model.pieces.add(piece=name, score=0.0)
         piece.type = kinds.CONTROL  # a text that spells it is not encoded as the special token
     with replacing(folder / FILE) as temporary:
         temporary.write_bytes(model.SerializeToString())

@@ -142,13 +142,13 @@ class FinetuneStage(TrainingStage):
     def parts(self) -> Parts:
         # These load Lightning, which takes seconds; a plan does without.
         from relpos.runs.training import Parts, microbatch_of, recorder_of
-        from relpos.train.finetune import Finetuning, FinetuningData, Splits, read_before
+        from relpos.train.finetune import Finetuning, FinetuningData, Splits, kept_rows
 
         config, task = self.config, self.task()
         folder = model_folder(self.start.network)
         tokenizer = load_tokenizer(folder)
-        splits = Splits(self.task_files(), task, tokenizer, config.length)
-        splits = read_before(self._rows(folder), splits)
+        rows = kept_rows(self._rows(folder))
+        splits = Splits(self.task_files(), task, tokenizer, config.length, rows)
         tested = [split for split in task.test.values() if split in splits]
         # a mistake in a file shows before training
         encoded, *_ = [splits[split] for split in ("train", *task.dev.values(), *tested)]

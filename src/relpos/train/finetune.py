@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -123,13 +124,14 @@ class Splits:
 
     Args:
         length: tokens that a row is cut to.
+        encoded: the splits that are read, as `kept_rows` has them.
     """
 
     location: Location
     task: Task
     tokenizer: Tokenizer
     length: int
-    _encoded: dict[str, Encoded] = field(default_factory=dict)
+    encoded: dict[str, Encoded] = field(default_factory=dict)
 
     def __getitem__(self, split: str) -> Encoded:
         """The rows of `train`, or of a value of `task.dev` or `task.test`.
@@ -137,13 +139,10 @@ class Splits:
         Raises:
             RelposError: its file is missing or has a mistake.
         """
-        if split not in self._encoded:
-            self._encoded[split] = encode(
-                read(self.location, self.task, split),
-                self.tokenizer,
-                self.length,
-            )
-        return self._encoded[split]
+        if split not in self.encoded:
+            rows = read(self.location, self.task, split)
+            self.encoded[split] = encode(rows, self.tokenizer, self.length)
+        return self.encoded[split]
 
     def __contains__(self, split: str) -> bool:
         """Whether there is such a file."""
@@ -166,22 +165,16 @@ class FinetuningData(StepsData):
     test_dataloader = val_dataloader
 
 
-_last: dict[str, Splits] = {}
-
-
-def read_before(content: str, made: Splits) -> Splits:
-    """The splits of the previous call where `content` is the same, with all that they have read;
-    otherwise `made`.
-
-    So further runs of a process on one task, such as ten seeds of it, read nothing again.
+# One and no more: encoded rows are large, and runs of one task come one after another.
+@lru_cache(maxsize=1)
+def kept_rows(content: str) -> dict[str, Encoded]:
+    """The splits that this process has read: so further runs on one task, such as ten seeds of it,
+    read nothing again.
 
     Args:
         content: says what the rows and their encoding depend on.
     """
-    # One and no more: encoded rows are large, and runs of one task come one after another.
-    if content not in _last:
-        _last.clear()
-    return _last.setdefault(content, made)
+    return {}
 
 
 class Scores(TypedDict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -144,34 +144,31 @@ class Recipe:
             RelposError: `position_lr` is a list that does not fit the position scheme, or leaves
                 the convolution without a factor.
         """
-        schemes, convs = (
-            [m for m in model.modules() if isinstance(m, kind)] for kind in (Scheme, Conv)
-        )
-        parts: list[nn.Module] = list(schemes[:1])  # the first holds all others
+        # the first scheme holds all others
+        parts: list[Any] = [m for m in model.modules() if isinstance(m, Scheme)][:1]
+        convs = [m for m in model.modules() if isinstance(m, Conv)]
         conv_parameters = [p for conv in convs for p in conv.parameters()]
+        conv_lr = self.conv_lr
         if isinstance(self.position_lr, Sequence):
-            parts, rates = (
-                list(getattr(parts[0], "parts", parts)) if parts else [],
-                list(self.position_lr),
-            )
+            parts = [part for scheme in parts for part in getattr(scheme, "parts", parts)]
+            rates = list(self.position_lr)
             if len(rates) != len(parts):
                 raise RelposError(
                     f"recipe.position_lr={rates}: a list of {len(parts)}, one for each part of the "
                     f"scheme, is expected"
                 )
-            if conv_parameters and self.conv_lr is None:
+            if conv_parameters and conv_lr is None:
                 raise RelposError(
                     f"recipe.position_lr={rates}: the convolution needs a rate of "
                     f"its own, recipe.conv_lr"
                 )
-            conv_lr = self.conv_lr or 1.0
         else:
             rates = [self.position_lr] * len(parts)
-            conv_lr = self.position_lr if self.conv_lr is None else self.conv_lr
+            conv_lr = conv_lr or self.position_lr
         times = {
             id(p): rate for part, rate in zip(parts, rates, strict=True) for p in part.parameters()
         }
-        return times | {id(p): conv_lr for p in conv_parameters}
+        return times | {id(p): conv_lr or 1.0 for p in conv_parameters}
 
     def scheduler(
         self,
