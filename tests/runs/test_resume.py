@@ -39,7 +39,6 @@ OVERRIDES = [
     "evaluations=2",
 ]
 WHOLE = [
-    ["recipe.masking=[0.3,0.15]"],
     ["position=randomized"],
     ["recipe.masking=diffusion"],
     ["size.attention=causal", "block=modern", "training=modern_causal"],
