@@ -240,11 +240,6 @@ class Training(pl.LightningModule):
         if step % self.log_every and step != self.steps:
             return
         sums = self.gather()
-        if not math.isfinite(sums.get("loss", 0.0)):
-            raise RelposError(
-                f"training diverged after {step} steps: the loss is {sums['loss']}; "
-                f"try a lower recipe.lr"
-            )
         self.shown = self.averages(sums) | {
             "gradient_norm": sums["gradient_norm"] / sums["steps"],
             "learning_rate": self.rate,

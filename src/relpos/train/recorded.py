@@ -159,8 +159,9 @@ class Replay:
                 call()
             found = {f"output {number}": value.clone() for number, value in enumerate(outputs)}
             for name, value in self.changed().items():
-                found[name] = value - before[name] if name in before else value.clone()
-                value.copy_(before[name]) if name in before else value.zero_()
+                start = before.get(name, torch.zeros_like(value))
+                found[name] = value - start
+                value.copy_(start)
             return found
 
         try:
@@ -191,16 +192,13 @@ class Replay:
     ) -> str | None:
         """Names the first result that is too far apart, the outputs before the changes; None where
         none is."""
-        norms, distances = (
-            [float(x.double().norm()) for x in found]
-            for found in (
-                plain.values(),
-                [replayed[name] - expected for name, expected in plain.items()],
-            )
-        )
-        whole = math.hypot(*norms[outputs:])
-        for number, (name, norm, distance) in enumerate(zip(plain, norms, distances, strict=True)):
-            more = 0.0 if number < outputs else self.noise * whole
+        norms = [float(value.double().norm()) for value in plain.values()]
+        changes = math.hypot(*norms[outputs:])
+        for number, (name, expected) in enumerate(plain.items()):
+            norm, more = norms[number], 0.0
+            if number >= outputs:
+                more = self.noise * changes
+            distance = float((replayed[name] - expected).double().norm())
             # Not `>`, which NaN would pass.
             if not distance <= TOLERANCE * (norm + more) + 1e-12:
                 return f"{name} of a replay is off by {distance:.1e}"
@@ -232,7 +230,7 @@ class RecordedSteps:
         self.gradients: dict[str, Tensor] = {}
         self.passes = Replay(self._pass, self._gradients, self.device, recorder, noise=TOLERANCE)
         self.updates = Replay(self._update, self._updated, self.device, recorder, noise=0.0)
-        self.capturable = all("capturable" in group for group in optimizer.param_groups)
+        self.updates.trusted = all("capturable" in group for group in optimizer.param_groups)
 
     def sums(self, index: int, passes: list[Inputs]) -> Tensor:
         """Adds the gradient of the summed losses to `gradients`; the sums of `losses` over the
@@ -246,8 +244,6 @@ class RecordedSteps:
         before they are clipped."""
         rates = [group["lr"] for group in self.optimizer.param_groups]
         inputs = {"number": torch.tensor(number, dtype=torch.float64), "rates": torch.tensor(rates)}
-        if not self.capturable:
-            return self._update({name: value.to(self.device) for name, value in inputs.items()})[0]
         # For a copy from memory that is not pinned the driver may wait for the device.
         (norm,) = self.updates(pinned(inputs) if self.device.type == "cuda" else inputs)
         return norm
@@ -284,11 +280,7 @@ class RecordedSteps:
         for name, grad in self.gradients.items():
             self.parameters[name].grad = grad
         norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.training.recipe.clip)
-        with (
-            self._rates(inputs["rates"])
-            if self.capturable and self.updates.trusted
-            else nullcontext()
-        ):
+        with self._rates(inputs["rates"]) if self.updates.trusted else nullcontext():
             self.optimizer.step()
         for name in self.gradients:
             self.parameters[name].grad = None
@@ -300,14 +292,14 @@ class RecordedSteps:
         """The optimiser reads its rates on the device, where a replay finds those of its step;
         checkpoints and the schedule see numbers."""
         groups = self.optimizer.param_groups
-        before = [(group["lr"], group["capturable"]) for group in groups]
+        before = [dict(group) for group in groups]
         try:
             for group, rate in zip(groups, rates, strict=True):
                 group |= {"lr": rate, "capturable": True}
             yield
         finally:
-            for group, (rate, capturable) in zip(groups, before, strict=True):
-                group |= {"lr": rate, "capturable": capturable}
+            for group, numbers in zip(groups, before, strict=True):
+                group |= numbers
 
     def _updated(self) -> dict[str, Tensor]:
         """All that an update changes."""

@@ -75,18 +75,16 @@ def _write_items(path: Path, layout: str, items: list[Item]) -> None:
     names, cells = zip(*(column.split("=") for column in layout.split("|")), strict=True)
     lines = ["\t".join(names)] if any(names) else []
     for n, item in enumerate(items):
-        values = {"n": n, "odd": 2 * n + 1, "even": 2 * n + 2, "label": item.label}
-        mark = "*" * (item.label == "0")
-        a = item.sentences[0]
-        b = item.sentences[-1]
-        lines.append(
-            "\t".join(cells).format(
-                a=a,
-                b=b,
-                mark=mark,
-                **values,
-            )
-        )
+        values = {
+            "n": n,
+            "odd": 2 * n + 1,
+            "even": 2 * n + 2,
+            "label": item.label,
+            "mark": "*" * (item.label == "0"),
+            "a": item.sentences[0],
+            "b": item.sentences[-1],
+        }
+        lines.append("\t".join(cells).format(**values))
     _write_lines(path, lines)
 
 
