@@ -4,6 +4,7 @@ import csv
 import json
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ import relpos
 from relpos import compose
 from relpos.cli import main
 from relpos.runs.plan import plan
+from relpos.train.loggers import JsonLines
 from wandb_file import read
 
 TINY = ["size=tiny", "steps=2", "batch=4", "evaluations=1", "log_every=1", "position=none"]
@@ -37,6 +39,21 @@ def test_a_logger_of_lightnings_writes_into_the_runs_folder_and_changes_no_ident
     ]
     assert losses == [loss for loss in ours if loss is not None]
     assert f"identity: {run.identity}" in (written.parent / "hparams.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [Path.unlink, lambda path: path.write_text('{"step": 1}\n'), lambda path: path.write_text("")],
+)
+def test_a_log_that_is_deleted_or_cut_is_whole_again_with_the_next_line(tmp_path, harm):
+    log = JsonLines(tmp_path / "metrics.jsonl", 0)
+    for step in (1, 2, 3):
+        log.log_metrics({"loss": 0.5}, step)
+        if step == 2:
+            harm(log.path)
+    assert [json.loads(line) for line in log.path.read_text().splitlines()] == [
+        {"step": n, "loss": 0.5} for n in (1, 2, 3)
+    ]
 
 
 def test_a_function_of_the_users_own_is_told_what_the_run_is(toy_runs, tmp_path, monkeypatch):

@@ -31,7 +31,8 @@ next begins, which may be the same run once more: W&B refuses to begin what is o
 
 
 class JsonLines(Logger):
-    """`metrics.jsonl`: the truth about a run; other loggers are views of it.
+    """`metrics.jsonl`: the truth about a run; other loggers are views of it. If somebody deletes or
+    cuts it meanwhile, the next line brings all of it back.
 
     Args:
         path: the file; lines after `step` are cut, so that a run that is continued from a
@@ -46,7 +47,7 @@ class JsonLines(Logger):
         # checkpoint.
         lines = read_bytes(path).split(b"\n")[:-1] if step and path.exists() else []
         self.lines = [f"{line.decode()}\n" for line in lines if _step(line) <= step]
-        write_text(path, "".join(self.lines))
+        self._restore()
 
     name = "jsonl"
     version = 0
@@ -60,11 +61,19 @@ class JsonLines(Logger):
             json.dumps({"step": step} | {name: float(value) for name, value in metrics.items()})
             + "\n"
         )
-        # Closed after each line, so that a kill loses none and whoever watches the run reads it at
-        # once.
-        with naming(self.path), opened(self.path, "a", encoding="utf-8") as file:
-            file.write(line)
+        with naming(self.path):
+            if not self.path.exists() or self.path.stat().st_size != self.size:
+                self._restore()
+            # Closed after each line, so that a kill loses none and whoever watches the run reads it
+            # at once.
+            with opened(self.path, "a", encoding="utf-8") as file:
+                file.write(line)
         self.lines.append(line)
+        self.size += len(line)  # all of it is ASCII
+
+    def _restore(self) -> None:
+        write_text(self.path, "".join(self.lines))
+        self.size = self.path.stat().st_size
 
 
 def _step(line: bytes) -> float:
