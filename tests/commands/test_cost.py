@@ -46,6 +46,7 @@ def test_it_measures_a_step_and_predicts_all_of_them():
     [
         ([], 0.15),
         (["recipe.masking=0.3"], 0.3),
+        (["recipe.masking=[0.3,0.1]"], 0.2),
         (["recipe.masking=diffusion"], 0.5),
         (["size.attention=causal"], 1.0),
     ],

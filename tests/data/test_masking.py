@@ -54,7 +54,7 @@ def test_random_ids_reach_the_whole_vocabulary(masked):
 
 def test_special_tokens_are_never_chosen():
     ids = torch.tensor([[CLS, 9, SEP, 8, SEP, PAD, PAD, PAD]]).expand(2000, 8)
-    objective = Masked(0.9)
+    objective = Masked(0.9, 0.9)
     _, labels, _ = objective(ids, torch.full((2000,), 5), torch.arange(2000), 0, VOCABULARY)
     assert sorted(labels.unique().tolist()) == [-100, 8, 9]
 

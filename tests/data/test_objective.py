@@ -1,4 +1,7 @@
-"""What recipe.masking names: BERT's masks, and diffusion's with a rate for each row."""
+"""What recipe.masking names: BERT's masks at one rate or at that of the step, diffusion's with a
+rate for each row, and answers."""
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +15,8 @@ IDS[:, 0], IDS[:, -1] = CLS, SEP
 LENGTHS, KEYS = torch.full((3000,), 66), torch.arange(3000)
 
 
-def masks(masking: Masking) -> Objective:
-    return ByRecipe(masking).on(causal=False)
+def masks(masking: Masking, steps: int = 1) -> Objective:
+    return ByRecipe(masking, steps).on(causal=False)
 
 
 def test_rates_are_uniform_and_rows_have_them():
@@ -76,9 +79,28 @@ def test_a_number_is_the_share_of_the_tokens_that_are_chosen():
         before = chosen
 
 
-def test_berts_masks_have_two_names():
-    found = [masks(name)(IDS, LENGTHS, KEYS, 7, 500).labels for name in ("bert", 0.15)]
-    assert torch.equal(*found)
+def chosen_at(step: int, masking: Any, steps: int = 12) -> torch.Tensor:
+    """(3000, 66) which tokens are predicted at a step of a training of `steps`."""
+    labels: torch.Tensor = masks(masking, steps)(IDS, LENGTHS, KEYS, 7, 500, step=step).labels
+    return labels != IGNORED
+
+
+@pytest.mark.parametrize(("first", "last"), [(0.3, 0.15), (0.15, 0.6), (0.4, 0.4)])
+def test_the_rate_goes_from_the_first_linearly_to_the_last(first, last):
+    rates = np.linspace(first, last, 13)  # after 12 steps there would be the last
+    shares = [float(chosen_at(step, [first, last]).double().mean()) * 66 / 64 for step in range(12)]
+    np.testing.assert_allclose(shares, rates[:12], atol=4 * np.sqrt(0.25 / (3000 * 64)))
+
+
+def test_what_is_chosen_at_a_rate_is_chosen_at_a_higher_one():
+    few, many = chosen_at(11, [0.3, 0.15]), chosen_at(0, [0.3, 0.15])
+    assert bool((many | ~few).all())
+    assert torch.equal(many, chosen_at(5, 0.3))
+
+
+@pytest.mark.parametrize("masking", ["bert", 0.15, [0.15, 0.15]])
+def test_berts_masks_have_three_names(masking):
+    assert torch.equal(chosen_at(7, masking), masked(IDS, LENGTHS, KEYS, 7, 500).labels != IGNORED)
 
 
 @pytest.mark.parametrize("batch", [40, 100])

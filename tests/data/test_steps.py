@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from relpos.data.examples import PairExamples
+from relpos.data.objective import Masked
 from relpos.data.steps import Step, Steps, heldout_batches
 from relpos.errors import RelposError
 
@@ -54,6 +55,24 @@ def test_processes_share_the_examples_of_a_step(examples, world):
     assert len(alone) == 24
     assert {key: row for share in shares for key, row in share.items()} == alone
     assert {len(share) for share in shares} == {24 // world}
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_annealed_masks_are_those_of_the_step_in_every_process_and_after_every_start(
+    examples, world
+):
+    annealed = {"objective": Masked(0.9, 0.1, 4), "stop": 4}
+    whole = [rows(step) for step in steps(examples, **annealed)]
+    again = [rows(step) for step in steps(examples, start=2, **annealed)]
+    assert again == whole[2:]
+    shares = [
+        rows(steps(examples, rank=rank, world=world, **annealed).step(3)) for rank in range(world)
+    ]
+    assert {key: row for share in shares for key, row in share.items()} == whole[3]
+    chosen = [
+        sum(label != -100 for _, labels in step.values() for label in labels) for step in whole
+    ]
+    assert chosen[0] > 2 * chosen[3]
 
 
 @pytest.mark.parametrize("microbatch", [1, 2, 64])

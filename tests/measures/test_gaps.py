@@ -49,7 +49,7 @@ def test_fifteen_per_cent_are_the_shuffle_gap_and_the_mirror_gap(tokenizer, stor
         shuffled(Words(tokenizer)) | MIRRORED,
     )
     found, expected = (
-        gaps(model, examples, changes, objective=Masked(0.15)),
+        gaps(model, examples, changes, objective=Masked(0.15, 0.15)),
         gaps(model, examples, changes),
     )
     assert (found.loss, found.gaps) == (expected.loss, expected.gaps)
@@ -63,14 +63,15 @@ def test_without_positions_there_is_no_gap_at_any_rate(tokenizer, store):
     )
     assert list(changes) == ["2", "3", "4", "8", "all", "mirror"]
     for rate in RATES:
-        found = gaps(model, examples, changes, objective=Masked(rate / 100))
+        found = gaps(model, examples, changes, objective=Masked(rate / 100, rate / 100))
         assert max(abs(gap) for gap in found.gaps.values()) <= 1e-5
 
 
 def test_what_is_masked_at_one_rate_is_masked_at_a_higher_one(tokenizer, store):
     examples = store.examples("heldout", "pair", 64, 40)
     fewer, more = (
-        next(masked_batches(examples, tokenizer.size, 2048, Masked(rate)))[0] for rate in (0.3, 0.8)
+        next(masked_batches(examples, tokenizer.size, 2048, Masked(rate, rate)))[0]
+        for rate in (0.3, 0.8)
     )
     chosen = fewer.labels != IGNORED
     assert torch.equal(more.labels[chosen], fewer.labels[chosen])

@@ -61,7 +61,10 @@ def planned(cfg: DictConfig) -> PretrainStage:
     ("chosen", "said"),
     [
         (["objective=diffusion"], ["recipe.masking=diffusion"]),
-        (["objective=bert", "objective.rate=0.3"], ["recipe.masking=0.3"]),
+        (
+            ["objective=bert", "objective.first=0.3", "objective.last=0.2"],
+            ["recipe.masking=[0.3,0.2]"],
+        ),
         ([*CAUSAL, "objective=causal"], CAUSAL),
     ],
 )
@@ -93,11 +96,11 @@ def test_a_masking_rate_is_a_share():
         compose("pretrain", [*TINY, "recipe.masking=30"])
 
 
-@pytest.mark.parametrize("value", ["0", "1.5", "[0.3]", "brt"])
+@pytest.mark.parametrize("value", ["0", "1.5", "[0.3]", "[0.3,0.2,0.1]", "brt"])
 def test_other_masks_are_one_line(value):
     with pytest.raises(
         RelposError,
-        match=r"recipe.masking=.*: bert, diffusion or uniform or a number between 0 and 1 is expected",
+        match=r"recipe.masking=.*: bert, diffusion or uniform, a number between 0 and 1 or a list",
     ):
         compose("pretrain", [f"recipe.masking={value}"])
 

@@ -74,6 +74,7 @@ def test_a_dial_that_nothing_reads_changes_nothing():
         "recipe.conv_lr=10",
         "recipe.optimizer=muon",
         "recipe.masking=0.3",
+        "recipe.masking=[0.3,0.15]",
         "training=modern",
         "data.pairs=9",
         "outside=zero",

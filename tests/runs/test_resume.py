@@ -39,6 +39,7 @@ OVERRIDES = [
     "evaluations=2",
 ]
 WHOLE = [
+    ["recipe.masking=[0.3,0.15]"],
     ["position=randomized"],
     ["recipe.masking=diffusion"],
     ["size.attention=causal", "block=modern", "training=modern_causal"],

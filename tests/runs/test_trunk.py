@@ -131,7 +131,7 @@ def test_what_their_last_bits_depend_on_is_not_shared(short):
 
 @pytest.mark.parametrize(
     "change",
-    ["first.share=0.5", "recipe.schedule=linear", "recipe.warmup=0.2"],
+    ["recipe.masking=[0.3,0.15]", "first.share=0.5", "recipe.schedule=linear", "recipe.warmup=0.2"],
 )
 def test_a_run_whose_first_steps_depend_on_their_number_keeps_no_trunk(change):
     assert _last_constant_step(run_of("steps=10")) == 8

@@ -126,7 +126,7 @@ def test_so_has_one_of_several_passes(prepared, microbatch, packing):
     )
 
 
-@pytest.mark.parametrize("masks", [Masked(0.3), diffused])
+@pytest.mark.parametrize("masks", [Masked(0.3, 0.3), Masked(0.1, 0.6, 10), diffused])
 def test_masks_are_those_of_the_step(prepared, masks):
     check_steps(network("none"), prepared, 0, 9, masks=masks)
 

@@ -97,7 +97,7 @@ def _counted(config: CostKeys) -> tuple[int, int]:
 
 def _masked(config: CostKeys) -> float:
     """The share of the tokens that are predicted."""
-    return trained_for(config.size.causal, config.recipe.masking).expected
+    return trained_for(config.size.causal, config.recipe.masking, config.steps).expected
 
 
 def _measured(config: CostKeys) -> Plain:

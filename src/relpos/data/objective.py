@@ -15,13 +15,13 @@ from torch import Tensor
 from relpos.counter import counter_hash, uniform
 from relpos.data.tokenizer import OURS, Marks
 from relpos.errors import RelposError
-from relpos.ranges import Share
+from relpos.ranges import Natural, Share
 from relpos.readers import Plain
 from relpos.trust import instantiate
 
 IGNORED = -100  # the label of what is not predicted
 RATE = 0.15  # of the tokens that are chosen
-Masking = Literal["bert", "diffusion", "uniform"] | Share
+Masking = Literal["bert", "diffusion", "uniform"] | Share | tuple[Share, Share]
 LEAST = 1e-3
 """The smallest rate of `diffused`, which bounds the weight of a row."""
 _RATE = 0x72617465  # keeps the draw of a row's rate apart from the others
@@ -91,6 +91,11 @@ class Objective:
         raise NotImplementedError
 
     @property
+    def changes(self) -> bool:
+        """Whether the result depends on the step."""
+        return False
+
+    @property
     def expected(self) -> float:
         """The share of the tokens that are predicted, on average over a training."""
         return 1.0
@@ -126,37 +131,54 @@ class Objective:
 
 @dataclass(frozen=True)
 class Masked(Objective):
-    """BERT's masks (Devlin et al. 2019).
+    """BERT's masks (Devlin et al. 2019), at a rate that may change linearly in training (Ankner et
+    al. 2024, "Dynamic masking rate schedules for MLM pretraining"):
 
-    Every token of text is chosen with probability `rate`; of the chosen, 80 % become [MASK], 10 %
-    an id drawn evenly from the whole vocabulary, special ids included, 10 % stay. [CLS], [SEP]
+        p_s = first + (last − first) s / steps      at step s = 0, …, steps − 1
+
+    Every token of text is chosen with probability p_s, 0.15; of the chosen, 80 % become [MASK],
+    10 % an id drawn evenly from the whole vocabulary, special ids included, 10 % stay. [CLS], [SEP]
     and padding are never chosen. A row's masks depend on the seed, its key and the token's place
     alone.
     Differs from the authors' code: the attention mask comes from the lengths, so that a token
     replaced by [PAD] is still seen (theirs is taken from the ids after the replacement).
     """
 
-    rate: Share = RATE
+    first: Share = RATE
+    last: Share = RATE
+    steps: Natural = 1
 
     @property
     def masking(self) -> object:
-        return self.rate
+        if self.changes:
+            return [self.first, self.last]
+        return self.first
+
+    @property
+    def changes(self) -> bool:
+        return self.first != self.last
 
     @property
     def expected(self) -> float:
-        return self.rate
+        return (self.first + self.last) / 2
 
     def on(self, causal: bool) -> Objective:
         if causal and self.masking == RATE:
             return next_tokens
         return super().on(causal)
 
+    def rate(self, step: int) -> float:
+        """p_s."""
+        if not self.changes:  # to the last bit
+            return self.first
+        return self.first + (self.last - self.first) * step / self.steps
+
     def of(self, batch: Unmasked) -> Predicted:
         ids = batch.input_ids
         row = batch.keys[:, None]
         # Each token is drawn by itself. BERT's code chooses exactly 15 % of each row, so a token's
         # mask depends on the other tokens.
-        chosen = batch.text & (batch.drawn(0) < self.rate)
+        chosen = batch.text & (batch.drawn(0) < self.rate(batch.step))
         replacement = batch.drawn(1)
         drawn = counter_hash(batch.seed, row, batch.place, 2) >> 1 & (1 << 62) - 1
         kept_or_drawn = torch.where(replacement < 0.9, drawn % batch.vocabulary, ids)
@@ -228,18 +250,21 @@ class Diffused(Objective):
 
 @dataclass(frozen=True)
 class ByRecipe(Objective):
-    """The objective that a recipe's `masking` names: a word, or the share of the tokens that are
-    chosen."""
+    """The objective that a recipe's `masking` names: a word; a number, the share of the tokens that
+    are chosen; or two numbers, the first share and the last."""
 
     masking: Masking = "bert"
+    steps: Natural = 1
 
     def on(self, causal: bool) -> Objective:
         if self.masking == "bert":
             objective: Objective = masked
         elif isinstance(self.masking, str):
             objective = Diffused(weighted=self.masking == "diffusion")
+        elif isinstance(self.masking, float | int):
+            objective = Masked(self.masking, self.masking, self.steps)
         else:
-            objective = Masked(self.masking)
+            objective = Masked(*self.masking, self.steps)
         return objective.on(causal)
 
 
@@ -249,6 +274,7 @@ next_tokens, diffused = NextTokens(), Diffused()
 def trained_for(
     causal: bool,
     masking: Masking,
+    steps: int,
     objective: Plain | None = None,
 ) -> Objective:
     """The objective of a pre-training: that of a node, or else the one that its recipe's `masking`
@@ -256,4 +282,4 @@ def trained_for(
     if objective:
         named: Objective = instantiate(objective, "objective")
         return named.on(causal)
-    return ByRecipe(masking).on(causal)
+    return ByRecipe(masking, steps).on(causal)

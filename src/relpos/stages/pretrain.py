@@ -62,7 +62,7 @@ class PretrainConfig(TrainingConfig, PretrainPhase):
     @cached_property
     def trained_for(self) -> Objective:
         """What is predicted."""
-        return trained_for(self.size.causal, self.recipe.masking, self.objective)
+        return trained_for(self.size.causal, self.recipe.masking, self.steps, self.objective)
 
 
 HELDOUT = ("heldout_loss", "heldout_accuracy", "heldout_perplexity")
@@ -229,12 +229,12 @@ class PretrainStage(TrainingStage):
     def last_constant_step(self) -> int | None:
         """The step after which the rate falls; None if no other run can share the steps until then.
 
-        A warm-up that is a share of the steps is another one in a longer run, and so is a first
-        phase.
+        A warm-up that is a share of the steps is another one in a longer run, and so are a first
+        phase and annealed masks.
         """
         config, recipe = self.config, self.config.recipe
         if recipe.schedule == "linear" or 0 < recipe.warmup < 1:
             return None
-        if config.first.share or "start" in self.inputs:
+        if config.first.share or "start" in self.inputs or config.trained_for.changes:
             return None  # of a run's start the record does not say what it was
         return recipe.decay_start(config.steps)

@@ -60,7 +60,7 @@ class Masking(Measure):
             zip((SHUFFLE, MIRROR), (shuffled(sample.words)[ALL], *MIRRORED.values()), strict=True)
         )
         with sample.bar("masked text", 3 * len(self.rates) * len(examples)) as advance:
-            objectives = {str(rate): Masked(rate / 100) for rate in self.rates}
+            objectives = {str(rate): Masked(rate / 100, rate / 100) for rate in self.rates}
             by_rate = {
                 rate: gaps(sample.model, examples, changes, advance, masks)
                 for rate, masks in objectives.items()
