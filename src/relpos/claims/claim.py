@@ -3,7 +3,7 @@ the printed figures, and the test that judges it or the reason why there is none
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain
@@ -18,7 +18,7 @@ from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.readers import fitted, read_yaml
 from relpos.results import scale, values
-from relpos.results.gain import MEASURES, Contrast
+from relpos.results.gain import MEASURES
 from relpos.results.scale import Scales
 from relpos.tables.experiment import experiments, pilot_seeds
 
@@ -162,15 +162,6 @@ def families(claims: Sequence[Claim]) -> list[list[Claim]]:
     for claim in by_id.values():
         kinds.setdefault((claim.paper, claim.measure), []).append(claim)
     return [kinds[kind] for kind in dict.fromkeys((claim.paper, claim.measure) for claim in claims)]
-
-
-def compared(claims: Iterable[Claim], measure: str) -> dict[str, tuple[float, Sequence[Contrast]]]:
-    """Claim → bound, and the pairs of rows that it compares in a measure (`loss`, `order`)."""
-    pairs = {}
-    for claim in claims:
-        if claim.measure == measure and isinstance(claim.judgement, Contrasts):
-            pairs[claim.id] = (claim.variants[measure], claim.judgement.contrasts)
-    return pairs
 
 
 def rows() -> dict[str, list[str]]:

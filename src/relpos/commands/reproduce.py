@@ -303,17 +303,8 @@ def show(
     text.write(folder, view)
     pictures.draw(folder, rows)
     if experiment.primary:
-        _write_claims(experiment.claims, experiment.primary, rows, folder)
+        from relpos.commands.claims import table_page
+        from relpos.files import write_text
+
+        write_text(folder / "claims.txt", table_page(experiment.claims, experiment.primary))
     text.terminal(view)
-
-
-def _write_claims(ids: list[str], measure: str, rows: Sequence[Row], folder: Path) -> None:
-    """Writes `claims.txt` and, if the rows have snapshots, the figure of the claims over the
-    training."""
-    from relpos.claims.claim import compared, load
-    from relpos.commands.claims import chosen, table_page
-    from relpos.files import write_text
-    from relpos.tables import over_training
-
-    write_text(folder / "claims.txt", table_page(ids, measure))
-    over_training.draw(folder, rows, compared(chosen(load("all"), ids), measure), measure)
