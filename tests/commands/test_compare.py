@@ -1,22 +1,20 @@
 """`relpos compare`."""
 
 import json
+import re
 import shutil
 from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
 import relpos
 from linked import link_runs
 from relpos.cli import main
-from relpos.commands.compare import between, losses_of
 from relpos.files import write_json, write_text
-from relpos.measures.measure import Figure
 from relpos.runs.plan import plan
-from relpos.runs.run import read_record, recorded, runs_root
+from relpos.runs.run import read_record, runs_root
 from relpos.runs.table_file import read_table
 from relpos.tables.table import Table
 
@@ -77,7 +75,7 @@ def _here(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def compared(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[Path, Table]:
     capsys.readouterr()
-    assert main(["compare", *arguments, "examples=40"]) == 0
+    assert main(["compare", *arguments]) == 0
     folder = Path(capsys.readouterr().out.splitlines()[-1])
     return folder, read_table(folder, Table)
 
@@ -91,7 +89,14 @@ def test_two_runs_become_a_page_a_table_and_a_figure(root, capsys):
     for name in ("table.html", "table.md"):
         text = (folder / name).read_text()
         assert all(
-            word in text for word in ("paired held-out loss", "shuffle gap", "CoLA", "40 examples")
+            word in text
+            for word in (
+                "held-out loss",
+                "shuffle gap",
+                "CoLA",
+                "composite − none",
+                "(one run each)",
+            )
         )
 
 
@@ -116,22 +121,23 @@ def test_runs_of_one_name_are_told_apart_by_what_differs(root, capsys):
     assert "seed=0 → 0,1 → 0" in table.question
 
 
-def test_a_pattern_names_runs_and_those_that_differ_in_their_seed_alone_are_one_row(
-    root, capsys, refused
-):
-    both = root / "patterns"
-    both.mkdir()
-    for number, name in enumerate(("composite", "seed", "none")):
-        (both / f"{number}-run").symlink_to((root / name).resolve())
-    _, table = compared(capsys, str(both / "*-run"))
+def test_runs_that_differ_in_their_seed_alone_are_one_row(root, capsys, refused):
+    composite, seed, none = (str((root / name).resolve()) for name in ("composite", "seed", "none"))
+    folder, table = compared(capsys, composite, seed, none)
     assert [
         (row.name, [run.seed for run in row.runs if run.stage == "pretrain"]) for row in table.rows
     ] == [
         ("composite", [0, 1]),
         ("none", [0]),
     ]
-    assert "these differ in their seed alone" in refused("compare", "patterns/[01]-run")
-    assert "no run has a name like this" in refused("compare", "patterns/x-*")
+    text = (folder / "table.md").read_text()
+    assert re.search(r"none − composite -\d\.\d{3} \(no pre-training seeds to compare\)", text)
+    assert "these differ in their seed alone" in refused("compare", composite, seed)
+
+
+def test_losses_that_were_kept_by_example_say_how_much_other_text_would_change(root, capsys):
+    folder, _ = compared(capsys, str(root / "none"), str(root / "composite"))
+    assert "held-out documents" in (folder / "table.md").read_text()
 
 
 def test_rows_of_tables_are_runs(root, capsys):
@@ -158,73 +164,14 @@ def test_rows_of_tables_are_runs(root, capsys):
     )
 
 
-def test_a_paired_difference_is_that_of_the_losses_and_its_error_that_of_a_ratio(root):
-    first, second = (recorded((root / name).resolve()) for name in ("none", "composite"))
-    losses = [losses_of(run, 30) for run in (first, second)]
-    difference, over = between({0: losses[1]}, {0: losses[0]})
-    assert over == "documents"
-    assert difference is not None
-    assert difference.value == pytest.approx(losses[1].value - losses[0].value)
-    chance = np.random.default_rng(0)
-    (first_losses, predicted), (second_losses, _) = (each.parts for each in losses)
-    documents = np.array(losses[0].documents)
-    members = [np.flatnonzero(documents == number) for number in np.unique(documents)]
-    assert difference.n == len(members) < 30
-    drawn = [
-        np.concatenate(
-            [members[place] for place in chance.integers(len(members), size=len(members))]
-        )
-        for _ in range(2_000)
-    ]
-    changes = [
-        (second_losses[rows] - first_losses[rows]).sum() / predicted[rows].sum() for rows in drawn
-    ]
-    assert difference.error == pytest.approx(np.std(changes), rel=0.15)
-
-
-def test_subjects_that_share_seeds_are_paired_over_these(root):
-    losses = {
-        seed: losses_of(recorded((root / name).resolve()), 10)
-        for seed, name in enumerate(("composite", "seed"))
-    }
-    difference, over = between(losses, losses)
-    assert (over, difference and difference.n, difference and difference.value) == ("seeds", 2, 0.0)
-
-
-def test_of_one_seed_in_common_the_runs_of_that_seed_are_compared_over_documents():
-    def loss(value: float) -> Figure:
-        return Figure(value, parts=np.array([[value, value + 1], [1.0, 1.0]]), documents=[0.0, 1.0])
-
-    difference, over = between({1: loss(2.0), 2: loss(9.0)}, {0: loss(5.0), 1: loss(1.5)})
-    assert (over, difference and difference.value) == ("documents, seed 1", 0.5)
-
-
 def test_losses_of_different_text_are_not_compared_and_the_table_says_why(root, tmp_path, capsys):
     other = shutil.copytree((root / "narrow").resolve(), tmp_path / "other")
     record = read_record(other)
     record["inputs"]["store"] += "-of-other-text"
     (other / "record.json").write_text(json.dumps(record))
     folder, table = compared(capsys, str(root / "none"), str(other))
-    assert (
-        "Their held-out losses are not compared: they were trained on different text"
-        in table.question
-    )
-    assert "paired held-out loss" not in (folder / "table.md").read_text()
-
-
-def test_runs_whose_weights_are_not_here_become_a_page_that_says_so(root, tmp_path, capsys):
-    runs = [
-        Path(shutil.copytree((root / name).resolve(), tmp_path / name))
-        for name in ("none", "narrow")
-    ]
-    for run in runs:
-        shutil.rmtree(run / "model")
-    folder, table = compared(capsys, *map(str, runs))
-    assert (
-        "losses are not compared: the text or the weights of a run are not here." in table.question
-    )
-    assert str(tmp_path) not in table.question
-    assert (folder / "table.html").is_file()
+    assert "Their held-out losses are not compared: text differ." in table.question
+    assert "nats per token" not in (folder / "table.md").read_text()
 
 
 def test_what_cannot_be_compared_is_refused_by_name(root, refused):

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
 
-from relpos.measures.measure import NATS, Figure, measured_columns
+from relpos.measures.measure import NATS, measured_columns
 from relpos.results.contrast import contrast
 from relpos.results.scale import MEAN, Scale, columns_named
 from relpos.results.statistics import Difference, clustered, paired_by_seed
@@ -170,44 +171,24 @@ def between_models(first: Mapping[Seed, float], second: Mapping[Seed, float]) ->
     return paired_by_seed(ours, theirs)
 
 
-def over_texts(first: Sequence[Figure], second: Sequence[Figure]) -> Difference | None:
-    """The difference of two rows' losses on the same held-out text, with its error over documents.
-
-    The error says by how much another text would change the difference of these networks. It is
-    taken over examples where their documents were not kept. None where losses were not kept by
-    example, or not of the same examples.
-
-    Args:
-        first: a figure for each network of the row.
-        second: the same for the other row.
-    """
-    parts = [
-        [figure.parts for figure in figures if figure.parts is not None]
-        for figures in (first, second)
-    ]
-    sizes = {tuple(sizes) for of_row in parts for _, sizes in of_row}
-    if len(sizes) != 1 or [*map(len, parts)] != [len(first), len(second)]:
-        return None
-    ours, theirs = (np.mean([nats for nats, _ in of_row], 0) for of_row in parts)
-    return clustered(ours - theirs, np.array(sizes.pop()), _documents(first, second))
-
-
-def _documents(first: Sequence[Figure], second: Sequence[Figure]) -> Sequence[float] | None:
-    """The document of each example of the text on which all these networks were measured; None
-    where it was not kept."""
-    return next((figure.documents for figure in (*first, *second) if figure.documents), None)
-
-
 def _of_texts(scale: Scale, rows: Sequence[str], columns: Sequence[str]) -> str:
+    """By how much another held-out text would change the difference of these networks: half of its
+    95 % interval over documents, or over examples where their documents were not kept.
+
+    Empty where nats were not kept by example, or not of the same examples.
+    """
     if len(columns) > 1 or columns[0] not in WHERE:
         return ""
-    first, second = (
-        [value.figure or Figure(value.value) for value in scale.values[row][columns[0]]]
-        for row in rows
-    )
-    if not (over := over_texts(first, second)):
+    of_rows = [scale.values[row][columns[0]] for row in rows]
+    figures = [[value.figure for value in values if value.figure] for values in of_rows]
+    parts = [[each.parts for each in some if each.parts is not None] for some in figures]
+    sizes = {tuple(sizes) for _, sizes in chain(*parts)}
+    if len(sizes) != 1 or [*map(len, parts)] != [*map(len, of_rows)]:
         return ""
-    units = "documents" if _documents(first, second) else "examples"
+    ours, theirs = (np.mean([nats for nats, _ in of_row], 0) for of_row in parts)
+    documents = next((each.documents for each in chain(*figures) if each.documents), None)
+    over = clustered(ours - theirs, np.array(sizes.pop()), documents)
+    units = "documents" if documents else "examples"
     return f"; ±{over.high - over.value:.3f} over {over.n:,} held-out {units}"
 
 
