@@ -2,13 +2,14 @@
 figures select.
 
 A line is a frozen `Value` and the table a plain list, because importing pandas would make `relpos
-claims` half as slow again. Records that lack a key of `NEEDED` are named on stderr and left out.
+claims` half as slow again. Runs whose records lack something are named on stderr and left out.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median
@@ -48,24 +49,6 @@ LOSS, GAP = "heldout_loss", "shuffle_gap"
 LONGEST = 5
 """How many fine-tunings of fine-tunings are followed at most: damaged records may name each other
 in a circle."""
-NEEDED: dict[str, dict[str, type | tuple[type, ...]]] = {
-    "pretrain": {
-        **dict.fromkeys(("stage", "identity"), str),
-        **dict.fromkeys(("meaning.size.layers", "meaning.size.hidden", "meaning.size.ffn"), int),
-        **dict.fromkeys(("meaning.steps", "meaning.batch", "meaning.length", "meaning.seed"), int),
-        **dict.fromkeys(("meaning.position", "meaning.conv"), (dict, type(None))),
-        "inputs.store": str,
-        "metrics.heldout_loss": (int, float),
-    },
-    "finetune": {
-        **dict.fromkeys(("stage", "identity"), str),
-        "meaning.seed": int,
-        "meaning.task.metric": str,
-        "inputs.start": str,
-        "metrics.columns": dict,
-    },
-}
-"""Stage → the keys that the record of a finished run must have, with their types."""
 
 
 @dataclass(frozen=True)
@@ -146,19 +129,21 @@ def read(measured: Collection[str] = ("shuffle",)) -> list[Value]:
     """The numbers of all finished pre-trainings and fine-tunings, and the kept results of measures
     of these names."""
     values: list[Value] = []
-    for folder, record in _whole("pretrain"):
-        values += pretraining_values(folder, record, measured)
+    for folder, record in finished("pretrain"):
+        with _or_left_out(folder):
+            values += pretraining_values(folder, record, measured)
     # By the folders' names: what a run started from may not be here.
     sources = {value.origin: value for value in values}
-    tunings = dict(_whole("finetune"))
+    tunings = dict(finished("finetune"))
     records = {folder.name: record for folder, record in tunings.items()}
     for folder, record in tunings.items():
-        chain, start = [record], Path(record.inputs["start"])
-        while start.name in records and len(chain) < LONGEST:
-            chain.append(records[start.name])
-            start = Path(chain[-1].inputs["start"])
-        is_made_today = all(map(is_current, chain))
-        values += tuning_values(folder, chain, sources.get(start.name), is_made_today)
+        with _or_left_out(folder):
+            chain, start = [record], Path(record.inputs["start"])
+            while start.name in records and len(chain) < LONGEST:
+                chain.append(records[start.name])
+                start = Path(chain[-1].inputs["start"])
+            is_made_today = all(map(is_current, chain))
+            values += tuning_values(folder, chain, sources.get(start.name), is_made_today)
     return values
 
 
@@ -241,6 +226,7 @@ def tuning_values(
     record, start = chain[0], Path(chain[-1].inputs["start"])
     meaning = record.meaning
     scores = fitted(record.metrics, DevScores)
+    metric = meaning["task"]["metric"]
     base = Value(
         folder,
         "finetune",
@@ -258,7 +244,7 @@ def tuning_values(
     else:
         without.append("change")
         # Below folders of stages lie runs, whose scales are those of their pre-trainings.
-        if len(chain) == 1 and start.parent.name not in NEEDED:
+        if len(chain) == 1 and start.parent.name not in ("pretrain", "finetune"):
             change = json.dumps(meaning.get("change") or {}, sort_keys=True)
             base = replace(base, scale=json.dumps({"checkpoint": str(start)}), scheme=change)
     way = protocol(*(tuning.meaning for tuning in chain), without=without)
@@ -268,7 +254,7 @@ def tuning_values(
             value = replace(
                 value,
                 way=way,
-                metric=meaning["task"]["metric"],
+                metric=metric,
                 examples=scores.examples.get(column),
                 majority=scores.majority.get(column),
                 answers=path if path.is_file() else None,
@@ -281,26 +267,15 @@ def _record_values(base: Value, numbers: Mapping[str, float]) -> Iterator[Value]
         yield replace(base, column=name, value=float(value), metric=NATS if name == LOSS else "")
 
 
-def _whole(stage: str) -> Iterator[tuple[Path, Record]]:
-    """Folder and record of the finished runs of a stage whose records have what is needed."""
-    for folder, record in finished(stage):
-        if lacking := [
-            key for key, kind in NEEDED[stage].items() if not isinstance(_at(record, key), kind)
-        ]:
-            path = folder / "record.json"
-            say(f"relpos: damaged record {path}: no {lacking[0]}: delete the folder to start anew")
-        else:
-            yield folder, record
-
-
-def _at(record: Plain, key: str) -> object:
-    """The value of a dotted key. A missing one gives `...`, a type that no key of `NEEDED` has."""
-    value: object = record
-    for part in key.split("."):
-        if not isinstance(value, dict):
-            return ...
-        value = value.get(part, ...)
-    return value
+@contextmanager
+def _or_left_out(folder: Path) -> Iterator[None]:
+    """Names a finished run on stderr whose record lacks something."""
+    try:
+        yield
+    except (KeyError, TypeError, RelposError) as error:
+        path = folder / "record.json"
+        lacking = f"it lacks something ({error}): delete the folder to start anew"
+        say(f"relpos: damaged record {path}: {lacking}")
 
 
 def select(values: Iterable[Value], **fields: object) -> list[Value]:
