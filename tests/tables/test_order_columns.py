@@ -9,18 +9,18 @@ import pytest
 import yaml
 
 from linked import TINY, link_runs
-from pretend import bare
 from relpos.analysis.resampling import mean_interval
 from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.measures.measure import measured_columns
 from relpos.measures.sample import Sample
+from relpos.results.values import Value, figure_values
 from relpos.runs.run import runs_root
 from relpos.runs.table_file import read_table
 from relpos.tables.experiment import load
-from relpos.tables.measurements import Measurement, instrument
+from relpos.tables.measurements import instrument
 from relpos.tables.plan import plan_table
-from relpos.tables.rows import measured_values, order_columns, rows_of
+from relpos.tables.rows import order_columns, rows_of
 from relpos.tables.table import Column, Table
 
 
@@ -108,12 +108,11 @@ def made_results(seed: int, n: int = 40) -> dict[str, Any]:
 
 def made_column(name: str, results: list[dict[str, Any]]) -> Column:
     """The column of pre-trainings with these results, and seeds from 0."""
-    runs = [bare("pretrain", "x", {}, {"seed": seed}) for seed in range(len(results))]
     measure = measured_columns()[name][0]
-    asked = [Measurement(run, run, 100, measure) for run in runs]
-    values = [
-        value for pair in zip(asked, results, strict=True) for value in measured_values(*pair)
-    ]
+    values: list[Value] = []
+    for seed, of_seed in enumerate(results):
+        base = Value(Path(), "pretrain", "", 0.0, pretrain_seed=seed)
+        values += figure_values(base, [measure], of_seed)
     return order_columns([name], values, ["finished"] * len(results))[name]
 
 

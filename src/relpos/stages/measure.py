@@ -90,9 +90,14 @@ class MeasureStage(Run):
         config = MeasureConfig(dials=measure.dials(), share=share, speed=speed)
         return cls(name, meaning, config, {"network": network})
 
+    @property
+    def measure(self) -> Measure:
+        """What it measures, with its dials."""
+        [measure] = chosen([self.meaning["measure"]], self.config.dials)
+        return measure
+
     def work(self) -> Plain:
         """Measures the network, unless results of this meaning were kept in its folder."""
-        [measure] = chosen([self.meaning["measure"]], self.config.dials)
         results = self._taken_over()
         if results is None:
             network = of_run(self.inputs["network"].path)
@@ -100,9 +105,9 @@ class MeasureStage(Run):
                 network = network.at(self.config.share)
             speed = self.config.speed
             sample = Sample(network, speed.accelerator != "cpu", speed.threads)
-            results = measure.measure(sample)
+            results = self.measure.measure(sample)
         write_json(self.path / RESULTS, results)
-        return figures(measure, results)
+        return figures(self.measure, results)
 
     def results(self) -> Plain | None:
         """What was measured, or what was kept for this before measurements were runs; None where

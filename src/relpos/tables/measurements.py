@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, product
 
 from relpos.config.compose import compose, resolved
 from relpos.config.conf import key_of
@@ -23,27 +24,9 @@ from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow
 from relpos.trust import instantiate
 
+STAGES = ("order", "order_snapshots")
 KEYS = (*Dials.__annotations__, "threads")
 """Keys of `relpos order` that a table may set."""
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One measure of one network of a table.
-
-    Args:
-        run: measures it.
-        pretraining: the run of the network.
-        percent: of the pre-training's steps that the network had done.
-        measure: what is measured.
-        of_course: whether the value stands in the curve over snapshots, instead of the columns.
-    """
-
-    run: MeasureStage
-    pretraining: Run
-    percent: int
-    measure: Measure
-    of_course: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,27 +49,23 @@ class Instrument:
         columns = [column for measure in self.measures for column in measure.columns]
         return [column.name for column in columns if snapshots or not column.snapshots_only]
 
-    def measurements(self, pretrainings: Iterable[Run]) -> list[Measurement]:
-        """The measurements of these pre-trainings, each of which counts once; a measure that has
-        nothing to measure is named on stderr and left out."""
-        planned: list[Measurement] = []
-        for run in {run.path: run for run in pretrainings}.values():
-            planned += self._of(run, END)
-            # The end is measured again with the snapshots' settings, so that the curve does not
-            # jump there.
-            if self.snapshots is not None:
-                for percent in (*_snapshots(run), END):
-                    planned += self.snapshots._of(run, percent, of_course=True)
-        return planned
+    def at_end(self, pretraining: Run) -> Iterator[MeasureStage]:
+        """The runs that measure the network of a pre-training for the table's columns."""
+        return self._of(pretraining, [END])
 
-    def _of(self, run: Run, percent: int, of_course: bool = False) -> Iterator[Measurement]:
-        for measure in self.measures:
+    def along(self, pretraining: Run) -> Iterator[MeasureStage]:
+        """The runs that measure its snapshots, and its end with the same settings, so that the
+        curve does not jump there."""
+        if self.snapshots is not None:
+            yield from self.snapshots._of(pretraining, [*_snapshots(pretraining), END])
+
+    def _of(self, pretraining: Run, percents: Iterable[int]) -> Iterator[MeasureStage]:
+        """A measure that has nothing to measure is named on stderr and left out."""
+        for percent, measure in product(percents, self.measures):
             try:
-                own = MeasureStage.measurement(measure, run, percent, self.threads, "auto")
+                yield MeasureStage.measurement(measure, pretraining, percent, self.threads, "auto")
             except NothingToMeasure as error:
-                say(f"relpos: {run.name} without {measure.name}: {error}")
-            else:
-                yield Measurement(own, run, percent, measure, of_course)
+                say(f"relpos: {pretraining.name} without {measure.name}: {error}")
 
 
 def _snapshots(run: Run) -> list[int]:
@@ -113,25 +92,20 @@ def instrument(
     Raises:
         RelposError: an override is wrong, named pairs cannot be read, or a row keeps no snapshots.
     """
-    if not experiment.order:
-        stages: tuple[str, ...] = ()
-    elif "order_snapshots" in experiment.stages:
-        stages = "order", "order_snapshots"
-    else:
-        stages = ("order",)
-    dials: dict[str, list[str]] = {
-        stage: list(experiment.stages.get(stage, ())) for stage in stages
-    }
+    stages = [stage for stage in STAGES if stage == "order" or stage in experiment.stages]
+    dials: dict[str, list[str]] = {}
+    if experiment.order:
+        dials = {stage: list(experiment.stages.get(stage, ())) for stage in stages}
     for override in overrides:
         stage, _, typed = override.partition(".")
         if stage in dials:
             dials[stage].append(typed)
-        elif stage in ("order", "order_snapshots"):
+        elif stage in STAGES:
             raise RelposError(
                 f"table {experiment.name}: {override}: nothing is measured without "
                 f"{stage}: in the file"
             )
-    if not stages:
+    if not dials:
         return None
     of_ends = _instrument(experiment, "order", dials["order"])
     if "order_snapshots" not in dials:
@@ -152,8 +126,9 @@ def runs_of(plan: Iterable[PlannedRow], instrument: Instrument | None) -> list[M
     """The runs that measure the pre-trainings of some rows; none without an instrument."""
     if instrument is None:
         return []
-    pretrainings = [run for row in plan for run in row.pretrainings]
-    return [measurement.run for measurement in instrument.measurements(pretrainings)]
+    pretrainings = {run.path: run for row in plan for run in row.pretrainings}.values()
+    at_end = chain(*map(instrument.at_end, pretrainings))
+    return [*at_end, *chain(*map(instrument.along, pretrainings))]
 
 
 def _instrument(experiment: Experiment, stage: str, overrides: list[str]) -> Instrument:

@@ -50,7 +50,8 @@ from relpos.runs.networks import of_run
 from relpos.runs.run import Run, within_runs
 from relpos.runs.shelf import logged
 from relpos.runs.table_file import RowRun
-from relpos.tables.measurements import Instrument, Measurement
+from relpos.stages.measure import MeasureStage
+from relpos.tables.measurements import Instrument
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.table import PLAIN, Column, Row, column_values, mean_if_all
 from relpos.train.optim import Recipe
@@ -79,11 +80,12 @@ def rows_of(
     rows = [_row(planned, values[planned.name]) for planned in plan]
     if instrument is None:
         return rows
-    pretrainings = {planned.name: planned.pretrainings for planned in plan}
-    measurements = instrument.measurements(chain(*pretrainings.values()))
-    measured = [_with_order(row, pretrainings[row.name], instrument, measurements) for row in rows]
-    curves = {name: constant_phase(runs) for name, runs in pretrainings.items()}
-    return with_plateau(measured, values, curves)
+    ordered = [
+        _with_order(row, planned.pretrainings, instrument)
+        for row, planned in zip(rows, plan, strict=True)
+    ]
+    curves = {planned.name: constant_phase(planned.pretrainings) for planned in plan}
+    return with_plateau(ordered, values, curves)
 
 
 def values_of(planned: PlannedRow) -> Iterator[Value]:
@@ -159,37 +161,29 @@ def _runs(row: PlannedRow) -> Iterator[RowRun]:
         )
 
 
-def _with_order(
-    row: Row,
-    pretrainings: Sequence[Run],
-    instrument: Instrument,
-    measurements: Sequence[Measurement],
-) -> Row:
+def _with_order(row: Row, pretrainings: Sequence[Run], instrument: Instrument) -> Row:
     """The row with the columns about order in front, and with those of its snapshots."""
     states = [run.state for run in pretrainings]
-    folders = {run.path for run in pretrainings}
     at_end: list[Value] = []
     course: dict[int, list[Value]] = {}
-    for measurement in measurements:
-        # By folder, because rows may share a pre-training.
-        if measurement.pretraining.path in folders:
-            values = at_end
-            if measurement.of_course:
-                values = course.setdefault(measurement.percent, [])
-            values += measured_values(measurement, measurement.run.results() or {})
+    for run in pretrainings:
+        for measurement in instrument.at_end(run):
+            at_end += _values_of(measurement)
+        for measurement in instrument.along(run):
+            of_time = course.setdefault(measurement.config.share, [])
+            of_time += _values_of(measurement)
     names = instrument.columns(snapshots=True)
     columns = order_columns(instrument.columns(), at_end, states) | row.columns
     snapshots = {at: order_columns(names, course[at], states) for at in sorted(course)}
     return replace(row, columns=columns, snapshots=snapshots)
 
 
-def measured_values(measurement: Measurement, results: Plain) -> Iterator[Value]:
+def _values_of(run: MeasureStage) -> Iterator[Value]:
     """The values that the results of a measurement give."""
-    run = measurement.pretraining
-    percent = measurement.percent
-    seed = run.config.seed
-    base = Value(run.path, "pretrain", "", 0.0, pretrain_seed=seed, percent=percent)
-    return figure_values(base, [measurement.measure], results)
+    network = run.inputs["network"]
+    seed = network.config.seed
+    base = Value(network.path, "pretrain", "", 0.0, pretrain_seed=seed, percent=run.config.share)
+    return figure_values(base, [run.measure], run.results() or {})
 
 
 def order_columns(
