@@ -174,8 +174,8 @@ def test_no_name_in_a_card_is_markup(tmp_path):
     architecture = Architecture(size, {"_target_": "Composite"}, {"_target_": "NoConv"}, 9)
     network = Network("run", folder, Path("weights"), record=record)
     said = card(network, architecture, {"model_type": "relpos"})
-    assert r"# a \<img src=x\> \[b\](http:c) \`d\` \# Evil" in said.splitlines()
-    assert r"| loss\|x \# Evil | 1 |" in said.splitlines()
+    assert r"# a \<img src=x> \[b\](http:c) \`d\` # Evil" in said.splitlines()
+    assert r"| loss\|x # Evil | 1 |" in said.splitlines()
     assert "\n````yaml\n" in said
 
 

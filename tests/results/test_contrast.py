@@ -2,6 +2,7 @@
 contrast."""
 
 import os
+from collections.abc import Collection, Mapping
 from itertools import combinations
 
 import numpy as np
@@ -12,8 +13,8 @@ from scipy.special import digamma, polygamma
 from statsmodels.regression.linear_model import OLS
 
 from relpos.results import contrast
-from relpos.results.contrast import difference, spread
-from relpos.results.statistics import benjamini_hochberg
+from relpos.results.contrast import Units, spread
+from relpos.results.statistics import Difference, benjamini_hochberg
 
 TIMES = 500 if os.environ.get("RELPOS_FULL") else 60
 SEVERAL = 200
@@ -22,6 +23,12 @@ SEEDS = pytest.mark.parametrize(
     "seeds", [3, *(pytest.param(seeds, marks=pytest.mark.full) for seeds in (5, 10))]
 )
 Rows = dict[str, dict[int, float]]
+
+
+def difference(
+    rows: Mapping[str, Units], first: str, second: str, apart: Collection[str] = ()
+) -> Difference | None:
+    return contrast.contrast(rows, {first: 1.0, second: -1.0}, apart)
 
 
 def drawn(

@@ -32,6 +32,7 @@ from relpos.runs.networks import Network, resolve
 from relpos.runs.shelf import END, final
 from relpos.stages.measure import kept
 from relpos.tables import experiment
+from relpos.tables.render.text import escape
 from relpos.train import standalone
 from relpos.train.weights import WEIGHTS, read_architecture, save_tensors
 
@@ -239,7 +240,7 @@ def card(network: Network, architecture: Architecture, config: Config) -> str:
     question, origin = _made(network, made_with)
     parts = [
         f"---\n{_yaml(front)}---",
-        f"# {_escaped((network.run or network.folder).resolve().name)}",
+        f"# {escape(printable((network.run or network.folder).resolve().name))}",
         *question,
         f"{name} with the position scheme {class_of(architecture.position)} and the "
         f"convolution {class_of(architecture.conv)}, {trained} {opens}",
@@ -254,19 +255,6 @@ def card(network: Network, architecture: Architecture, config: Config) -> str:
 
 def _yaml(content: Config) -> str:
     return OmegaConf.to_yaml(OmegaConf.create(dict(content)))
-
-
-def _escaped(text: str) -> str:
-    r"""One line of Markdown that shows a text, which may be a stranger's, as it is.
-
-    >>> print(_escaped("a_b [x](y) | <b>"))
-    a_b \[x\](y) \| \<b\>
-    """
-    return re.sub(
-        r"[\\`*\[\]<>|#!~&]|(?<!\w)_|_(?!\w)",
-        r"\\\g<0>",
-        " ".join(printable(text).split()),
-    )
 
 
 def _fenced(language: str, text: str) -> str:
@@ -337,7 +325,7 @@ def _record(network: Network) -> list[str]:
     facts |= {"commit": facts["commit"] or "not recorded", "meaning": _without_paths(meaning)}
     sections = [f"## Training\n\n{_fenced('yaml', _yaml(facts))}"]
     if rows:
-        lines = [f"| {_escaped(name)} | {value} |" for name, value in rows.items()]
+        lines = [f"| {escape(printable(name))} | {value} |" for name, value in rows.items()]
         sections.insert(0, "## Results\n\n| | |\n|---|---:|\n" + "\n".join(lines))
     return sections
 

@@ -16,12 +16,8 @@ from relpos.measures.sample import Sample
 from relpos.places import expanded
 from relpos.ranges import Names, Threads
 from relpos.readers import Plain
-from relpos.results.values import Value, by, figure_values
 from relpos.runs.networks import labels, networks_of, networks_of_table
 from relpos.runs.run import runs_root
-from relpos.tables.render.pictures import draw_snapshots
-from relpos.tables.rows import order_columns
-from relpos.tables.table import Column, Row
 
 SHOWN = "order.json"
 """What `relpos order` writes: the results of the networks that it was asked for."""
@@ -59,27 +55,19 @@ def order(
             f"store={store}: {networks[0].name} is the network of a run, which has its own text"
         )
     rows, drawn = [], []
-    values: dict[str, list[Value]] = {}
     for name, source in zip(labels(networks), networks, strict=True):
         measured = seen(Sample(source, True, threads), selected, curves, measure is not None)
         results = measured.results
-        course = measured.course
         row: Plain = {"name": name, "folder": source.name}
         if source.row:
             row["row"] = source.row
         row |= _shown(results, selected)
         if curves:
-            along = {str(share): _shown(then, selected) for share, then in course.items()}
-            row["snapshots"] = along
+            course = measured.course.items()
+            row["snapshots"] = {str(share): _shown(then, selected) for share, then in course}
         rows.append(row)
         # Networks of a row are drawn as their mean, networks of named folders each by itself.
-        line = source.row or name
-        drawn.append(replace(measured, name=line))
-        if course:
-            base = Value(source.folder, "pretrain", "", 0.0, pretrain_seed=source.seed)
-            for share, then in {**course, source.share: results}.items():
-                at_time = figure_values(replace(base, percent=share), selected, then)
-                values.setdefault(line, []).extend(at_time)
+        drawn.append(replace(measured, name=source.row or name))
         figures = [text for kind in measures() for text in kind.said(results)]
         say(f"{name}: {', '.join(figures) or 'measured'}")
     name = networks[0].file_name if len(networks) == 1 else f"{len(networks)}-networks"
@@ -90,8 +78,6 @@ def order(
     write_json(folder / SHOWN, rows[0] if len(rows) == 1 else {"rows": rows})
     for drawing in Shuffle().draw(drawn):
         drawing.save(folder, ["png"])
-    lines = [Row(line, snapshots=_course(of_line)) for line, of_line in values.items()]
-    draw_snapshots(folder / "snapshots.png", lines)
     return str(folder)
 
 
@@ -99,13 +85,3 @@ def _shown(results: Plain, selected: Sequence[Measure]) -> Plain:
     """The results of a network without their details."""
     details = {key for measure in selected for key in measure.details}
     return {key: value for key, value in results.items() if key not in details}
-
-
-def _course(values: Sequence[Value]) -> dict[int, dict[str, Column]]:
-    """Per cent of the steps → columns, as in a table; one value for each network."""
-    names = dict.fromkeys(value.column for value in values)
-    course = {}
-    for percent, of_time in by(values, "percent").items():
-        networks = {value.run for value in of_time}
-        course[percent] = order_columns(names, of_time, ["finished"] * len(networks))
-    return course

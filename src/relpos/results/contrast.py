@@ -106,21 +106,6 @@ class Prior:
         )
 
 
-def difference(
-    rows: Mapping[str, Units],
-    first: str,
-    second: str,
-    apart: Collection[str] = (),
-) -> Difference | None:
-    """`first − second`: the `contrast` of two rows.
-
-    >>> tested = difference({"a": {0: 71.0, 1: 72.5}, "b": {0: 70.0, 1: 71.0}, "c": {0: 65.0, 1: 66.1}}, "a", "b")
-    >>> round(tested.value, 6), tested.freedom, tested.alone.freedom
-    (1.25, 2.0, 1)
-    """
-    return contrast(rows, {first: 1.0, second: -1.0}, apart)
-
-
 def contrast(
     rows: Mapping[str, Units],
     weights: Mapping[str, float],
@@ -132,6 +117,9 @@ def contrast(
     >>> rows = {"a": {0: 4.0, 1: 5.0}, "b": {0: 1.0, 1: 2.5}, "c": {0: 2.0, 1: 2.5}}
     >>> round(contrast(rows, {"a": 1.0, "b": -0.5, "c": -0.5}).value, 6)
     2.5
+    >>> tested = contrast({"a": {0: 71.0, 1: 72.5}, "b": {0: 70.0, 1: 71.0}, "c": {0: 65.0, 1: 66.1}}, {"a": 1.0, "b": -1.0})
+    >>> round(tested.value, 6), tested.freedom, tested.alone.freedom
+    (1.25, 2.0, 1)
 
     Args:
         rows: all of one scale, in the same columns.

@@ -18,7 +18,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
 
-from relpos.results.contrast import Spread, Units, difference, spread
+from relpos.results.contrast import Spread, Units, contrast, spread
 from relpos.results.statistics import Difference
 
 NONE = "none"
@@ -120,7 +120,7 @@ def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Units], row: s
         return True
     if row == NONE or fraction is None or none_has_order:
         return False
-    if tested := difference(losses, NONE, row):
+    if tested := contrast(losses, {NONE: 1.0, row: -1.0}):
         is_ahead = tested.low > 0
     else:
         is_ahead = fmean(losses[NONE].values()) - fmean(losses[row].values()) > LEAD

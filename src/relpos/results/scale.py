@@ -32,10 +32,10 @@ from functools import cache
 from itertools import chain
 from math import copysign, inf
 from pathlib import Path
-from typing import Literal
 
 from relpos.config.compose import composed, resolved
 from relpos.config.conf import key_of
+from relpos.config.schema import Change
 from relpos.model.architecture import class_of
 from relpos.pretrained.files import name_of
 from relpos.ranges import shown
@@ -311,22 +311,14 @@ def pretraining_scale(meaning: Plain, store: str) -> Scale:
     return Scale(meaning, store, label, is_of_paper=is_of_paper)
 
 
-@dataclass(frozen=True)
-class NetworkChange:
-    """What a fine-tuning changed of the network that the user named."""
-
-    positions: Literal["keep", "remove"] = "keep"
-    tisa: int = 0
-    start: str = ""
-    reused: bool = False
-
-    def row(self, start: Start) -> str | None:
-        """The row that the change makes; None if no claim is about such a row."""
-        without, with_tisa = ROWS[self.positions]
-        if not self.tisa:
-            return without
-        is_row = self.tisa in NAMED_BY_S and (self.start, self.reused) == start
-        return with_tisa + NAMED_BY_S[self.tisa] if is_row else None
+def _row_of(change: Change, start: Start) -> str | None:
+    """The row that a change of the network makes, for TISA that starts so; None if no claim is
+    about such a row."""
+    without, with_tisa = ROWS[change.positions]
+    if not change.tisa:
+        return without
+    is_row = change.tisa in NAMED_BY_S and (change.start, change.reused) == start
+    return with_tisa + NAMED_BY_S[change.tisa] if is_row else None
 
 
 def tuned_checkpoints(values: Iterable[Value]) -> list[Scale]:
@@ -339,9 +331,9 @@ def tuned_checkpoints(values: Iterable[Value]) -> list[Scale]:
     scales: list[Scale] = []
     tunings = [value for value in values if value.is_tuning and value.scale]
     for checkpoint, runs in by(select(tunings, pretrain_seed=None), "origin").items():
-        changes = {key: fitted(json.loads(key), NetworkChange) for key in by(runs, "scheme")}
+        changes = {key: fitted(json.loads(key), Change) for key in by(runs, "scheme")}
         if not any(
-            change.positions == "remove" or change.start == "regression"
+            change.positions == "remove" or (change.tisa and change.start == "regression")
             for change in changes.values()
         ):
             continue
@@ -351,7 +343,7 @@ def tuned_checkpoints(values: Iterable[Value]) -> list[Scale]:
             scale = _tuned_checkpoint(name_of(Path(checkpoint)), way, reused)
             of_rows: dict[str, list[Value]] = {}
             for value in runs:
-                if row := changes[value.scheme].row((way, reused)):
+                if row := _row_of(changes[value.scheme], (way, reused)):
                     of_rows.setdefault(row, []).append(value)
             scale.add(of_rows)
             scales.append(scale)
