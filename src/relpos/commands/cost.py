@@ -55,30 +55,31 @@ def cost(content: Annotated[Plain, Arguments(CostKeys, NetworkKeys)]) -> str:
     The measured rate is written into the runs folder, where plans read it.
     """
     config = parsed(CostKeys, resolved(content))
+    masked = trained_for(config.size.causal, config.recipe.masking, config.steps).expected
     parameters, stored = _counted(config)
-    per_token = 3 * forward(config.size, config.length, config.vocabulary, _masked(config))
+    per_token = 3 * forward(config.size, config.length, config.vocabulary, masked)
     step = per_token * config.batch * config.length
+    operations = step * config.steps
     result: Plain = {
         "parameters": parameters,
-        "operations": step * config.steps,
+        "operations": operations,
         "operations_per_token": per_token,
         "weights_and_optimiser_bytes": stored,
     }
-    line = f"{parameters:,} parameters, {result['operations']:.2g} operations in {plural(config.steps, 'step')}"
+    line = (
+        f"{parameters:,} parameters, {operations:.2g} operations in {plural(config.steps, 'step')}"
+    )
     if config.seconds:
-        result |= _measured(config)
-        step_seconds = result["step_seconds"]
-        workers = torch.get_num_threads() if result["device"].startswith("CPU") else 1
-        rate = step / step_seconds / workers
-        write_json(runs_root() / RATE, {"hardware": hardware(), "operations_per_second": rate})
-        result |= {
-            "seconds": step_seconds * config.steps,
-            "operations_per_second": step / step_seconds,
-        }
+        measured = _measured(config, masked)
+        device, step_seconds = measured["device"], measured["step_seconds"]
+        rate, seconds = step / step_seconds, step_seconds * config.steps
+        workers = torch.get_num_threads() if device.startswith("CPU") else 1
+        of_device = {"hardware": hardware(), "operations_per_second": rate / workers}
+        write_json(runs_root() / RATE, of_device)
+        result |= measured | {"seconds": seconds, "operations_per_second": rate}
         line += (
-            f"; {result['step_seconds']:.3g} s a step on this machine ({result['device']}), "
-            f"{result['seconds'] / 3600:,.2f} hours "
-            f"in all, at most {result['peak_memory_bytes'] / 2**30:.1f} GiB"
+            f"; {step_seconds:.3g} s a step on this machine ({device}), {seconds / 3600:,.2f} hours "
+            f"in all, at most {measured['peak_memory_bytes'] / 2**30:.1f} GiB"
         )
     say(f"relpos: {line}")
     return json.dumps(result, ensure_ascii=False)
@@ -95,36 +96,37 @@ def _counted(config: CostKeys) -> tuple[int, int]:
     return total, 4 * (4 * total - of_muon)
 
 
-def _masked(config: CostKeys) -> float:
-    """The share of the tokens that are predicted."""
-    return trained_for(config.size.causal, config.recipe.masking, config.steps).expected
-
-
-def _measured(config: CostKeys) -> Plain:
+def _measured(config: CostKeys, masked: float) -> Plain:
     """Times passes for about `seconds` (at least two) and two updates; the first of each does not
     count.
 
     All examples have full length. The device is a GPU if there is one and `speed.accelerator`
     allows it.
+
+    Args:
+        config: what is trained.
+        masked: the share of the tokens that are predicted.
     """
     speed = config.speed
-    batch = config.batch
-    length = config.length
     set_threads(speed.threads)
-    device = torch.device(
-        "cuda" if torch.cuda.is_available() and speed.accelerator != "cpu" else "cpu"
-    )
+    is_gpu = torch.cuda.is_available() and speed.accelerator != "cpu"
+    device = torch.device("cuda" if is_gpu else "cpu")
     model = build(parsed(Architecture, vars(config)), speed.kernel).to(device).train()
     # As in the training, so that its pass is measured.
     if speed.microbatch == "auto":
-        fitting = fitting_microbatch(model.encoder, length, speed.accelerator)
+        fitting = fitting_microbatch(model.encoder, config.length, speed.accelerator)
     else:
         fitting = int(speed.microbatch)
-    microbatch = min(batch, fitting)
-    masked = _masked(config)
-    ids, labels = (
-        made_up.to(device) for made_up in _made_up(config.vocabulary, (microbatch, length), masked)
-    )
+    microbatch = min(config.batch, fitting)
+    generator = torch.Generator().manual_seed(0)
+    shape = microbatch, config.length
+    # The first five ids are special tokens.
+    least = min(5, config.vocabulary - 1)
+    ids = torch.randint(least, config.vocabulary, shape, generator=generator)
+    chosen = torch.rand(shape, generator=generator) < masked
+    # The mean loss over no masked tokens would be not-a-number.
+    chosen[0, 0] = True
+    ids, labels = ids.to(device), ids.masked_fill(~chosen, -100).to(device)
     # At a learning rate of 0 nothing can diverge.
     optimizer = replace(config.recipe, lr=0.0, position_lr=1.0, conv_lr=None).optimizer_of(model)
 
@@ -140,34 +142,19 @@ def _measured(config: CostKeys) -> Plain:
 
     # Some schemes draw positions for each step.
     model.encoder.position.begin_step(0)
-    cuda = device.type == "cuda"
-    passes = -(-batch // microbatch)
+    passes = -(-config.batch // microbatch)
+    seconds = passes * _median(forward_and_backward, config.seconds) + _median(update, 0.0)
+    if is_gpu:
+        name, memory = torch.cuda.get_device_name(), torch.cuda.max_memory_allocated()
+    else:
+        name = f"CPU, {torch.get_num_threads()} threads"
+        memory = getrusage(RUSAGE_SELF).ru_maxrss * 1024
     return {
-        "device": torch.cuda.get_device_name()
-        if cuda
-        else f"CPU, {torch.get_num_threads()} threads",
+        "device": name,
         "microbatch": microbatch,
-        "step_seconds": passes * _median(forward_and_backward, config.seconds)
-        + _median(update, 0.0),
-        "peak_memory_bytes": torch.cuda.max_memory_allocated()
-        if cuda
-        else getrusage(RUSAGE_SELF).ru_maxrss * 1024,
+        "step_seconds": seconds,
+        "peak_memory_bytes": memory,
     }
-
-
-def _made_up(
-    vocabulary: int,
-    shape: tuple[int, int],
-    masked: float,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """(input ids, labels) of this shape, with a share of the tokens to be predicted."""
-    generator = torch.Generator().manual_seed(0)
-    # The first five ids are special tokens.
-    ids = torch.randint(min(5, vocabulary - 1), vocabulary, shape, generator=generator)
-    chosen = torch.rand(shape, generator=generator) < masked
-    # The mean loss over no masked tokens would be not-a-number.
-    chosen[0, 0] = True
-    return ids, ids.masked_fill(~chosen, -100)
 
 
 def _median(work: Callable[[int], None], seconds: float) -> float:
