@@ -170,19 +170,6 @@ def test_a_table_that_needs_something_shows_the_printed_numbers():
     assert "| 81.6 |" in text.markdown(view_of(Table("t", "?", compared)))
 
 
-@pytest.mark.parametrize(
-    ("travel", "printed", "is_told"),
-    [(0.15, 60.0, True), (18.0, 60.0, False), (0.15, None, False), (None, 60.0, False)],
-)
-def test_beside_printed_numbers_it_is_said_where_positions_could_not_move_far(
-    travel, printed, is_told
-):
-    rows = [replace(row("fixed", around(60.0), []), travel=travel)]
-    compared = with_comparisons(rows, experiment(), {"fixed": {"rte": printed}} if printed else {})
-    said = text.markdown(view_of(Table("t", "?", compared)))
-    assert ("In fixed position parameters could move by at most about 0.15" in said) == is_told
-
-
 @pytest.mark.parametrize("ahead", [0.2, 8.0])
 def test_a_column_in_which_no_row_is_ahead_of_an_untrained_one_says_so(ahead):
     control = of_pretrainings("not_pretrained", around(60.0, -1.0), ["pretrain.steps=0"])

@@ -30,7 +30,6 @@ from relpos.results.scale import (
     columns_named,
     mean_of,
     scheme,
-    travel,
 )
 from relpos.results.statistics import Difference, Interval
 from relpos.results.values import (
@@ -126,8 +125,6 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
             plain[name] = kind(np.mean([value.value for value in recorded]))
     config = planned.pretrainings[0].meaning if planned.pretrainings else {}
     rates = rates_of(config)
-    if plain:
-        plain["travel"] = travel(config, rates, values, config["conv"])
     return Row(
         name=planned.name,
         overrides=without_keys(planned.overrides),

@@ -146,9 +146,6 @@ class Row:
     Args:
         name: its name in the experiment file.
         overrides: the overrides in which the row differs.
-        travel: about how far a parameter of the position scheme could move in pre-training: the sum
-            of its learning rates. None where there is no such parameter, or nothing was
-            pre-trained.
         perplexity: on held-out text, the mean over the finished pre-trainings.
         order_found: after how many tokens it knew half of the order, see `relpos.results.plateau`;
             likewise `order_known`, the fraction of the order that the best row of its scale knows,
@@ -174,7 +171,6 @@ class Row:
     overrides: list[str] = field(default_factory=list)
     parameters: int | None = None
     position_parameters: int | None = None
-    travel: float | None = None
     perplexity: float | None = None
     order_found: Onset | None = None
     order_known: float | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from relpos.measures.measure import measured_columns
 from relpos.results.plateau import NONE, PLATEAU
-from relpos.results.scale import MEAN, SHORT_TRAVEL, columns_named, short_travel
+from relpos.results.scale import MEAN, columns_named
 from relpos.results.values import GLUE
 from relpos.tables.render.cells import (
     MISSING,
@@ -145,14 +145,6 @@ class View:
             row.position_lr != 1 or row.conv_lr is not None for row in rows
         ):
             yield f"position_lr was chosen in table {self.table.tuned}."
-        # The warning belongs to printed numbers.
-        short = {
-            row.name: row.travel for row in rows if (row.travel or SHORT_TRAVEL) < SHORT_TRAVEL
-        }
-        if short and any(
-            score.difference is not None for column in self.scores for score in column.scores
-        ):
-            yield f"In {', '.join(short)} {short_travel(short.values())}."
 
 
 def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
