@@ -206,32 +206,26 @@ class Arrivals:
         instrument: Instrument | None,
         runs: Collection[Run],
     ) -> None:
-        from rich.console import Console
-
         from relpos.tables.measurements import runs_of
 
         self.instrument = instrument and replace(instrument, snapshots=None)
-        self.waiting = [replace(row, tunings=[]) for row in plan if row.pretrainings]
-        self.awaited: dict[str, dict[str, Run]] = {}
-        identities = {run.identity for run in runs}
-        for row in self.waiting:
-            measuring = [
-                run for run in runs_of([row], self.instrument) if run.identity in identities
-            ]
+        self.waiting: list[tuple[PlannedRow, dict[str, Run]]] = []
+        asked = {run.identity for run in runs}
+        for row in plan:
+            measuring = [run for run in runs_of([row], self.instrument) if run.identity in asked]
             awaited = {run.identity: run for run in (*row.pretrainings, *measuring)}
-            self.awaited[row.name] = awaited
-        self.width = max(map(len, self.awaited), default=0)
+            if awaited:
+                self.waiting.append((replace(row, tunings=[]), awaited))
+        self.width = max((len(row.name) for row, _ in self.waiting), default=0)
         self.rows: list[Row] = []
         self.heads: list[str] = []
-        self.console = Console(stderr=True, highlight=False)
 
     def settled(self, run: Run) -> None:
         """Prints the rows of which this pre-training or measurement was the last to finish."""
-        for row in list(self.waiting):
-            awaited = self.awaited[row.name]
-            states = [needed.state for needed in awaited.values() if run.identity in awaited]
-            if {*states} == {"finished"}:
-                self.waiting.remove(row)
+        for entry in list(self.waiting):
+            row, awaited = entry
+            if run.identity in awaited and all(of.state == "finished" for of in awaited.values()):
+                self.waiting.remove(entry)
                 self._show(row)
 
     def _show(self, planned: PlannedRow) -> None:
@@ -248,12 +242,9 @@ class Arrivals:
         self._line([planned.name, *view.texts[-1][2:]])
 
     def _line(self, texts: Sequence[str]) -> None:
-        from rich.text import Text
-
-        # `Text`, because rich would take brackets in the name of a row for markup.
         first, *columns = texts
         cells = "".join(f"{text:>{WIDTH}}" for text in columns)
-        self.console.print(Text(f"  {first:<{self.width}}{cells}", style="bold"), soft_wrap=True)
+        say(f"  {first:<{self.width}}{cells}")
 
 
 def show(
