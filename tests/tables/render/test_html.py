@@ -9,9 +9,9 @@ from urllib.parse import unquote
 
 import pytest
 
-from relpos.tables.render.html import intervals, write_html
+from relpos.tables.render.html import write_html
 from relpos.tables.render.view import view_of
-from relpos.tables.table import NATS, Column
+from relpos.tables.table import NATS, Column, Row, Table
 from tables.written_table import table
 
 PATIENCE = 400_000.0
@@ -20,8 +20,7 @@ PATIENCE = 400_000.0
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page where it belongs, with the records that it links to. Its figures take a second to
-    draw: once for all tests."""
+    """The page where it belongs, with the records that it links to."""
     tmp_path = tmp_path_factory.mktemp("page")
     path = tmp_path / "runs" / "tables" / "small" / "table.html"
     for row in table().rows:
@@ -72,17 +71,25 @@ def test_what_is_missing_has_no_number(page):
     assert all("data-value" not in cell and "—" in cell for cell in cells)
 
 
-def test_a_figure_keeps_the_digits_of_its_numbers_and_the_letters_of_its_title():
+def test_a_figure_has_the_digits_of_its_numbers_and_the_rows_at_their_places(tmp_path):
     columns = [
-        Column(values=[0.001, 0.003], mean=0.002, metric=NATS),
-        Column(values=[0.004], mean=0.004, metric=NATS),
+        Column(values=[0.001, 0.003], mean=0.002, interval=(0.001, 0.003), metric=NATS),
+        Column(values=[0.004], mean=0.004, metric=NATS, majority=0.0005),
     ]
-    figure = intervals(r'a "b" & <c> \g', ["lr 0.0015", "lr 0.0003"], columns)
-    texts = re.findall(r">([^<>]+)</text>", figure)
-    assert {"lr 0.0015", "lr 0.0003"} <= set(texts)
-    ticks = [text for text in texts if re.fullmatch(r"[\d.]+", text)]
-    assert len(set(ticks)) == len(ticks) > 2
-    assert r'aria-label="a &quot;b&quot; &amp; &lt;c&gt; \g: rows' in figure
+    names = ["lr 0.0015", "lr 0.0003"]
+    rows = [Row(name, columns={"rte": each}) for name, each in zip(names, columns, strict=True)]
+    write_html(tmp_path / "t.html", view_of(Table("t", "?", rows)))
+    text = (tmp_path / "t.html").read_text(encoding="utf-8")
+    figure = text[text.index("<figure>") : text.index("</figure>")]
+    ticks = re.findall(r'class="tick" x="([\d.]+)%" y="12">([\d.]+)<', figure)
+    assert len({float(tick) for _, tick in ticks}) > 2
+    low, high = (float(ticks[place][1]) for place in (0, -1))
+    assert low <= 0.0005 < 0.004 <= high
+    places = [float(place) for place in re.findall(r'<circle cx="([\d.]+)%"', figure)]
+    expected = [100 * (mean - low) / (high - low) for mean in (0.002, 0.004)]
+    assert places == pytest.approx(expected, abs=0.01)
+    assert figure.count('class="run"') == 2
+    assert figure.count('class="interval"') == 1
 
 
 @pytest.fixture(

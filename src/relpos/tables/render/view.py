@@ -42,7 +42,7 @@ class View:
         columns: plain ones; those about order, GLUE's in their order, others; the mean over GLUE's.
         in_cells: the paper's numbers as a side table; the page shows them in the cells instead.
         side_tables: side tables of every format.
-        by_step: held-out losses during training, or None. The page shows them as a figure.
+        by_step: held-out losses during training, or None.
     """
 
     table: Table
