@@ -121,7 +121,7 @@ class Panel:
                 constant, low = most, min(low, most)
         margin = 0.0 if low < high else 0.5
         ticks = MaxNLocator(4).tick_values(low - margin, high + margin)
-        return cls(column, ticks.tolist(), constant)
+        return cls(column, list(ticks), constant)
 
     def at(self, value: float) -> str:
         """The place of a number, in per cent of the panel's width."""
