@@ -1,24 +1,57 @@
 """`relpos submit`: the zip for the GLUE server from the best run of each column on the dev set.
 
-The runs for MNLI-m and MNLI-mm are chosen independently, as Chang et al. do, and may differ. AX is
-answered by the run for MNLI-m.
+gluebenchmark.com accepts eleven files with lines of `index<TAB>prediction`, which fine-tunings
+write; their names and row counts stand in `tables/templates/glue_server.csv`. The runs for MNLI-m
+and MNLI-mm are chosen independently, as Chang et al. do, and may differ. AX is answered by the run
+for MNLI-m.
 """
 
 from __future__ import annotations
 
+import csv
 import re
 import zipfile
+from dataclasses import dataclass
+from importlib.resources import files
 
 from relpos.errors import RelposError, say
 from relpos.files import replacing
-from relpos.readers import check_recorded, read_bytes
+from relpos.readers import check_recorded, fitted, read_text
 from relpos.runs.run import runs_root
 from relpos.runs.table_file import RowRun
-from relpos.tables.glue_server import Answers, layout
 from relpos.tables.table import Row, written
 
 TIME = (1980, 1, 1, 0, 0, 0)
 """The time of every file in the zip, so that the same predictions make the same bytes."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """One file of a submission.
+
+    Args:
+        file: its name, without `.tsv`.
+        column: of the table; the best run in this column predicts the file.
+        rows: how many the official test file has.
+        constant: the answer that fills the file where there is no model: the majority class, 0 for
+            STS-B. The server asks this of those who submit single tasks.
+    """
+
+    file: str
+    column: str
+    rows: int
+    constant: str
+
+    def constant_file(self) -> str:
+        """A file with the same answer for every row."""
+        rows = "".join(f"{row}\t{self.constant}\n" for row in range(self.rows))
+        return f"index\tprediction\n{rows}"
+
+
+def layout() -> list[Answers]:
+    """The eleven files."""
+    text = files("relpos.tables").joinpath("templates/glue_server.csv").read_text(encoding="utf-8")
+    return fitted([*csv.DictReader(text.splitlines())], list[Answers])
 
 
 def submit(table: str, row: str, allow_missing: bool) -> str:
@@ -33,21 +66,21 @@ def submit(table: str, row: str, allow_missing: bool) -> str:
     """
     folder, content = written(table)
     of_row = content.row(row)
-    files = _gather(of_row, allow_missing)
+    texts = _gather(of_row, allow_missing)
     file_name = re.sub(r"[^\w.+-]+", "_", of_row.name)
     path = folder / "submissions" / f"{file_name}.zip"
     with (
         replacing(path) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
-        for file, text in files.items():
+        for file, text in texts.items():
             archive.writestr(zipfile.ZipInfo(f"{file}.tsv", TIME), text, zipfile.ZIP_DEFLATED)
     return str(path)
 
 
 def _gather(row: Row, allow_missing: bool) -> dict[str, str]:
     """Name of a file → its content, from the run that is best on the dev set."""
-    files: dict[str, str] = {}
+    texts: dict[str, str] = {}
     # All are collected before the refusal: each that is missing may be a training to do.
     wrong, missing, filled = [], [], 0
     for answers in layout():
@@ -57,10 +90,10 @@ def _gather(row: Row, allow_missing: bool) -> dict[str, str]:
             say(f"relpos: {answers.file}: {why}; every row says {answers.constant}: no result")
         if text is None:
             missing.append(f"{answers.file}: {why}")
-        elif problem := answers.problem(text):
-            wrong.append(f"{answers.file}: {problem}")
+        elif (rows := text.count("\n") - 1) != answers.rows:
+            wrong.append(f"{answers.file}: {rows:,} rows where the server has {answers.rows:,}")
         else:
-            files[answers.file] = text
+            texts[answers.file] = text
     if wrong or missing:
         # AX lies in no task's folder: with its file and without it, the run for MNLI is the same,
         # and finished.
@@ -71,9 +104,9 @@ def _gather(row: Row, allow_missing: bool) -> dict[str, str]:
             else ""
         )
         raise RelposError(f"cannot submit {row.name}: {'; '.join(wrong + missing)}{tail}")
-    if filled == len(files):
+    if filled == len(texts):
         raise RelposError(f"cannot submit {row.name}: no run of it has predicted a test file")
-    return files
+    return texts
 
 
 def best_run(row: Row, column: str) -> RowRun | None:
@@ -96,5 +129,4 @@ def _predictions(run: RowRun | None, answers: Answers) -> tuple[str | None, str]
     if not path.exists():
         return None, f"{run.path} was not given the test file"
     check_recorded(path)
-    # Bytes that are no UTF-8 are no answer; `Answers.problem` names their line.
-    return read_bytes(path).decode("utf-8", errors="replace"), ""
+    return read_text(path), ""
