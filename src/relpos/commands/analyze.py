@@ -14,7 +14,6 @@ from urllib.parse import quote
 import torch
 from torch import nn
 
-from relpos import style
 from relpos.analysis.patterns import Pattern, draw_overview, draw_pattern, pattern, reveal
 from relpos.config.compose import composed, resolved
 from relpos.config.conf import conf_dir, options
@@ -69,32 +68,19 @@ class Properties:
     def drawn(self, *_: object) -> list[Drawing]:
         """The properties of small networks of the schemes, as in the claim W22; parameters are
         counted at size=base."""
-        from relpos.analysis.properties import NAMES
         from relpos.claims.exact import has_properties, methods_of_table_1
 
         for name in self.schemes or ():
             refuse_unknown("kind.schemes: unknown position", name, options()["position"])
         paper, rows = methods_of_table_1(), []
-        schemes = list(self.schemes or paper)
-        figure, (axes,) = style.grid(1, 1, 6.4, 0.3 * len(schemes))
-        for place, name in enumerate(schemes):
-            has = has_properties(name)
+        for name in self.schemes or paper:
             row = {"position": name}
-            for column, key in enumerate(NAMES):
-                look = {"color": "0.75", "fillstyle": "none"}
-                row[key] = "no"
-                if has[key]:
-                    look = {"color": style.COLOURS[0], "fillstyle": "full"}
-                    row[key] = "yes"
+            for key, has in has_properties(name).items():
+                row[key] = "yes" if has else "no"
                 if name in paper and paper[name][key] != row[key]:
                     row[key] += f", printed {paper[name][key]}"
-                axes.plot(column, place, "o", **look)
             rows.append(row)
-        axes.set_xticks(range(len(NAMES)), NAMES, rotation=20, ha="right")
-        axes.set_yticks(range(len(rows)), schemes)
-        axes.invert_yaxis()
-        axes.set_title("filled: the scheme has this property", fontsize=8)
-        return [Drawing("properties", rows, figure)]
+        return [Drawing("properties", rows)]
 
 
 @dataclass(frozen=True)

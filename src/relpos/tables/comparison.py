@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from statistics import fmean
+from typing import NamedTuple
 
 from relpos.measures.measure import measured_columns
 from relpos.results.gain import between_models, estimated
 from relpos.results.scale import MEAN, Scale, columns_named
-from relpos.results.statistics import Difference, holm, of_errors
+from relpos.results.statistics import Difference, Interval, holm, of_errors
 from relpos.results.values import GLUE
 from relpos.tables.experiment import Experiment
 from relpos.tables.table import Column, Row, scale_of
@@ -101,6 +101,32 @@ def _names(row: Row, name: str) -> list[str]:
     return row.mean.of if name == MEAN else [name]
 
 
+class Lead(NamedTuple):
+    """What a row has above another one in a column.
+
+    Args:
+        value: the difference; None where a row has no score.
+        interval: 95 %, over pre-trainings if their spread is known, else over fine-tunings.
+        test: the difference over pre-trainings.
+    """
+
+    value: float | None
+    interval: Interval | None = None
+    test: Difference | None = None
+
+
+def _lead(scale: Scale, row: Row, base: Row, name: str) -> Lead:
+    ours, theirs = row.numbers[name], base.numbers.get(name, Column())
+    estimate = estimated(scale, {row.name: 1.0, base.name: -1.0}, _names(row, name))
+    test = estimate[1] if estimate else None
+    # Models are compared only where pre-trainings cannot be: two models differ more surely than two
+    # rows.
+    gain = test or between_models(ours.by_seed, theirs.by_seed)
+    if gain is None:
+        return Lead(minus(ours.mean, theirs.mean))
+    return Lead(gain.value, (gain.low, gain.high), test)
+
+
 def _with_baselines(rows: Sequence[Row], groups: Mapping[str, Sequence[Row]]) -> list[Row]:
     """The rows with differences to their baselines, and p-values that Holm's method adjusts over
     the rows of a column.
@@ -109,25 +135,33 @@ def _with_baselines(rows: Sequence[Row], groups: Mapping[str, Sequence[Row]]) ->
     """
     by_name = {row.name: row for row in rows}
     compared = {row.name: row.numbers for row in rows}
-    scales = {base: scale_of(group) for base, group in groups.items() if base in by_name}
-    pairs = []
-    for name in scales:
-        pairs += [(by_name[row.name], by_name[name]) for row in groups[name] if row.name != name]
-    for name in dict.fromkeys(chain(*compared.values())):
-        tests: dict[str, Difference] = {}
-        of_column = [(row, base) for row, base in pairs if name in row.numbers]
-        for row, base in of_column:
-            weights = {row.name: 1.0, base.name: -1.0}
-            estimate = estimated(scales[base.name], weights, _names(row, name))
-            if estimate and estimate[1]:
-                tests[row.name] = estimate[1]
-        adjusted = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
-        for row, base in of_column:
-            compared[row.name][name] = _with_delta(
-                row.numbers[name],
-                base.numbers.get(name, Column()),
-                tests.get(row.name),
-                adjusted.get(row.name),
+    leads: dict[str, dict[str, Lead]] = {}
+    base_of: dict[str, Row] = {}
+    for base, group in groups.items():
+        if base not in by_name:
+            continue
+        scale = scale_of(group)
+        for name in [row.name for row in group if row.name != base]:
+            base_of[name] = by_name[base]
+            for column in compared[name]:
+                lead = _lead(scale, by_name[name], base_of[name], column)
+                leads.setdefault(column, {})[name] = lead
+    for column, of_column in leads.items():
+        tests = {name: lead.test.p for name, lead in of_column.items() if lead.test}
+        adjusted = dict(zip(tests, holm([*tests.values()]), strict=True))
+        for name, lead in of_column.items():
+            ours, theirs = compared[name][column], base_of[name].numbers.get(column, Column())
+            percent = None
+            if ours.is_score and lead.value is not None and theirs.mean is not None:
+                percent = of_errors(lead.value, theirs.mean)
+            compared[name][column] = replace(
+                ours,
+                delta=lead.value,
+                delta_percent=percent,
+                delta_interval=lead.interval,
+                delta_p=tests.get(name),
+                delta_p_holm=adjusted.get(name),
+                delta_printed=minus(ours.printed, theirs.printed),
             )
     return [row.with_numbers(compared[row.name]) for row in rows]
 
@@ -143,20 +177,12 @@ def _with_learnt(rows: list[Row]) -> list[Row]:
         columns = dict(row.columns)
         for name in columns.keys() & control.columns.keys() - measured_columns().keys():
             if row is not control:
-                columns[name] = _with_gain(scale, row, control, name)
+                lead = _lead(scale, row, control, name)
+                columns[name] = replace(
+                    columns[name], learnt=lead.value, learnt_interval=lead.interval
+                )
         result.append(replace(row, columns=columns))
     return result
-
-
-def _with_gain(scale: Scale, row: Row, control: Row, name: str) -> Column:
-    column, base = row.columns[name], control.columns[name]
-    estimate = estimated(scale, {row.name: 1.0, control.name: -1.0}, [name])
-    gain = (estimate and estimate[1]) or between_models(column.by_seed, base.by_seed)
-    return replace(
-        column,
-        learnt=gain.value if gain else minus(column.mean, base.mean),
-        learnt_interval=(gain.low, gain.high) if gain else None,
-    )
 
 
 def baseline_of(name: str, experiment: Experiment) -> str | None:
@@ -179,30 +205,6 @@ def baseline_of(name: str, experiment: Experiment) -> str | None:
         experiment.baseline,
         key=lambda base: len(overrides.intersection(experiment.rows.get(base, ()))),
         default=None,
-    )
-
-
-def _with_delta(
-    column: Column,
-    base: Column,
-    test: Difference | None,
-    adjusted: float | None,
-) -> Column:
-    # Models are compared only where pre-trainings cannot be: two models differ more surely than two
-    # rows.
-    gain = test or between_models(column.by_seed, base.by_seed)
-    delta = gain.value if gain else minus(column.mean, base.mean)
-    percent = None
-    if column.is_score and delta is not None and base.mean is not None:
-        percent = of_errors(delta, base.mean)
-    return replace(
-        column,
-        delta=delta,
-        delta_percent=percent,
-        delta_interval=(gain.low, gain.high) if gain else None,
-        delta_p=test.p if test else None,
-        delta_p_holm=adjusted,
-        delta_printed=minus(column.printed, base.printed),
     )
 
 

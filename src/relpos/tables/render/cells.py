@@ -291,31 +291,6 @@ def names_of(rows: Iterable[Row]) -> list[str]:
     return [row.name for row in rows]
 
 
-def printed(columns: Sequence[TableColumn], rows: Sequence[Row]) -> SideTable | None:
-    """The paper's numbers with differences; None without printed numbers."""
-    return of_scores(
-        "printed (ours − printed) inside or outside our 95 % interval",
-        columns,
-        rows,
-        comparison,
-    )
-
-
-def deltas(columns: Sequence[TableColumn], rows: Sequence[Row]) -> SideTable | None:
-    """Differences to the baseline row; None without a baseline."""
-    return of_scores(
-        "Δ to the baseline row (in per cent of its errors; * p < 0.05, Holm)",
-        columns,
-        rows,
-        delta,
-    )
-
-
-def by_pretraining(columns: Sequence[TableColumn], rows: Sequence[Row]) -> SideTable | None:
-    """Differences to the row that was not pre-trained; None without one."""
-    return of_scores("above not pre-trained (95 % interval)", columns, rows, learnt)
-
-
 def order_and_rate(rows: Sequence[Row]) -> SideTable | None:
     """The order that each row knows, since when, and the rates of its position parameters; None if
     nothing is known of order and all rates are 1. A row on the plateau is shown as such, whatever

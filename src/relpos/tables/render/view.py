@@ -15,14 +15,15 @@ from relpos.tables.render.cells import (
     SideTable,
     TableColumn,
     by_multiplier,
-    by_pretraining,
     by_snapshot,
-    deltas,
+    comparison,
+    delta,
+    learnt,
     losses_by_length,
     losses_by_step,
+    of_scores,
     order_and_rate,
     plain_column,
-    printed,
     runs_column,
     score_column,
     server,
@@ -31,6 +32,10 @@ from relpos.tables.render.cells import (
 from relpos.tables.table import PLAIN, Column, Row, Table
 
 ORDER_KNOWN = f"(loss of {NONE} − loss) ÷ (loss of {NONE} − lowest loss)"
+
+
+PRINTED = "printed (ours − printed) inside or outside our 95 % interval"
+DELTAS = "Δ to the baseline row (in per cent of its errors; * p < 0.05, Holm)"
 
 
 @dataclass(frozen=True)
@@ -165,8 +170,8 @@ def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
         order_and_rate(rows),
         server(rows),
         *more,
-        deltas(scores, rows),
-        by_pretraining(scores, rows),
+        of_scores(DELTAS, scores, rows, delta),
+        of_scores("above not pre-trained (95 % interval)", scores, rows, learnt),
         losses_by_length(rows),
         *by_snapshot(rows),
         by_multiplier(rows),
@@ -174,7 +179,7 @@ def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
     return View(
         table=table,
         columns=[column for column in columns if column.is_known],
-        in_cells=list(filter(None, [printed(scores, rows)])),
+        in_cells=list(filter(None, [of_scores(PRINTED, scores, rows, comparison)])),
         side_tables=list(filter(None, side_tables)),
         by_step=losses_by_step(rows),
     )
