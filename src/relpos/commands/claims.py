@@ -205,11 +205,11 @@ class ClaimsPage:
             "at one scale"
         )
         if self.older:
-            yield f"{plural(self.older, 'run')} of older code {_were(self.older)} left out"
+            yield f"left out: {plural(self.older, 'run')} of older code"
         if self.pilots:
             yield (
-                f"{plural(self.pilots, 'run')} {_were(self.pilots)} left out, because a table in "
-                "which rates were chosen (tuned:) trains with their seed"
+                f"left out: {plural(self.pilots, 'run')} whose seed is that of a table in which "
+                "rates were chosen (tuned:)"
             )
 
 
@@ -244,7 +244,3 @@ def page(chosen_claims: list[Claim], runs: Scales, files: Iterable[Experiment] =
         overrides = {row: rows[row] for row in needed}
         judged.append(JudgedClaim(claim, findings.get(claim.id, []), overrides, tables))
     return ClaimsPage(judged, tests, runs.older, runs.pilots)
-
-
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"

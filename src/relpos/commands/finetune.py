@@ -76,32 +76,27 @@ def uncounted(content: Plain) -> list[str]:
     """
     content, config = unresolved(content), resolved(content)
     task = config["task"]
-    recipe = config["recipe"]
-    overruled = []
-    defaults = {field.name: field.default for field in fields(OwnTask)}
     if "rows" in task:  # not the user's own
         return []
-    # Typed values are no surprise to the user; where nothing is typed, the value is an
-    # interpolation.
-    if (
-        task["epochs"] != defaults["epochs"]
-        and config["steps"] is not None
-        and isinstance(content["steps"], str)
-    ):
-        overruled.append(("epochs", "steps", config["steps"], "steps=null counts epochs"))
-    if (
-        task["batch"] != config["batch"]
-        and task["batch"] != defaults["batch"]
-        and isinstance(content["batch"], str)
-    ):
-        overruled.append(("batch", "batch", config["batch"], f"batch={task['batch']} sets it"))
-    if task["lr"] not in (recipe["lr"], defaults["lr"]):
-        overruled.append(("lr", "recipe.lr", recipe["lr"], f"recipe.lr={task['lr']} sets it"))
-    return [
-        f"{key}: {task[key]} of task {task['name']} does not count here: the recipe says "
-        f"{counted}={value}; {hint}"
-        for key, counted, value, hint in overruled
-    ]
+    defaults = {field.name: field.default for field in fields(OwnTask)}
+    recipe = {
+        "epochs": ("steps", config["steps"]),
+        "batch": ("batch", config["batch"]),
+        "lr": ("recipe.lr", config["recipe"]["lr"]),
+    }
+    lines = []
+    for key, (counted, value) in recipe.items():
+        # Typed values are no surprise to the user; where nothing is typed, the value is an
+        # interpolation.
+        is_typed = not isinstance(content.get(counted, ""), str)
+        if value is None or is_typed or task[key] in (value, defaults[key]):
+            continue
+        hint = f"{counted}={task[key]} sets it"
+        if key == "epochs":
+            hint = "steps=null counts epochs"
+        said = f"{key}: {task[key]} of task {task['name']} does not count here"
+        lines.append(f"{said}: the recipe says {counted}={value}; {hint}")
+    return lines
 
 
 def _steps(run: Run) -> str:
