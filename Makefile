@@ -105,7 +105,7 @@ same-results: .venv/.dev ## Read the committed records here and at BASE=COMMIT, 
 mechanisms: .venv/.dev ## Write the tables and the figure of docs/mechanisms.md anew; train new schemes for their pictures on the site
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/site/trained.py
-	cp "$$($(BIN)/relpos analyze patterns kind.all=true | tail -n 1)/patterns.png" docs/figures/patterns.png
+	$(BIN)/python docs/patterns.py
 
 claims: install ## Write docs/claims.md anew, from the committed records
 	$(BIN)/python docs/claims_page.py

@@ -5,10 +5,8 @@ from pathlib import Path
 import pytest
 
 import relpos
-from relpos.commands.analyze import Patterns
-from relpos.config.compose import called, composed, resolved
+from relpos.config.compose import called
 from relpos.errors import RelposError
-from schemes import POSITIONS
 
 SMALL = ["patterns", "size=tiny", "kind.length=12"]
 
@@ -19,12 +17,6 @@ def test_presets_are_told_apart_by_the_name_of_the_figure():
     assert len(set(paths)) == 3
     pictures = [next(Path(path).glob("pattern-tupe-layer1.png")) for path in paths]
     assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
-
-
-def test_the_overview_holds_every_scheme_that_adds_something():
-    assert set(Patterns(length=12).overview(resolved(composed("analyze", SMALL)))) == set(
-        POSITIONS
-    ) - {"none", "window"}
 
 
 def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs):

@@ -6,6 +6,7 @@ import shlex
 
 import _preset as described
 import generate
+import patterns
 import pytest
 
 import relpos
@@ -31,6 +32,11 @@ def test_the_page_of_mechanisms_is_not_stale():
 def test_every_preset_is_on_the_page():
     assert sorted(preset.name for preset in PRESETS if preset.group == "position") == POSITIONS
     assert sorted(preset.name for preset in PRESETS if preset.group == "conv") == CONVS
+
+
+def test_the_figure_holds_every_scheme_that_adds_something():
+    drawn = patterns.patterns(12, "size=tiny")
+    assert set(drawn) == set(POSITIONS) - {"none", "window"}
 
 
 @EVERY

@@ -3,7 +3,6 @@ i."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -108,44 +107,15 @@ def draw_pattern(drawn: Pattern, title: str, heads: int = 4, panel: str = "head"
     """A column for each head (or what `panel` says), `heads` of them at most: the matrix, and below
     it the pattern by offset."""
     shown = min(heads, len(drawn.matrix))
-    figure, panels = style.canvas(max(5.4, 2.9 * shown), 5.2, 2, shown, height_ratios=(1.5, 1))
-    for head, (above, below) in enumerate(panels.T):
-        figure.colorbar(_panels(above, below, drawn, head), ax=above, shrink=0.8)
+    figure, grid = style.canvas(max(5.4, 2.9 * shown), 5.2, 2, shown, height_ratios=(1.5, 1))
+    for head, (above, below) in enumerate(grid.T):
+        figure.colorbar(panels(above, below, drawn, head), ax=above, shrink=0.8)
         above.set_title(f"{panel} {head + 1}", fontsize=10)
         above.set_xlabel("attended token j")
         below.set_xlabel("offset j − i")
-    panels[0][0].set_ylabel("query i")
-    panels[1][0].set_ylabel("added to the score")
+    grid[0][0].set_ylabel("query i")
+    grid[1][0].set_ylabel("added to the score")
     figure.suptitle(f"{title}\n{drawn.source}", fontsize=10)
-    return figure
-
-
-def draw_overview(patterns: Mapping[str, Pattern], columns: int = 6) -> object:
-    """One head of each scheme: the matrix, and below it the pattern by offset."""
-    rows = -(-len(patterns) // columns)
-    figure, cells = style.canvas(
-        2 * columns,
-        3.1 * rows,
-        2 * rows,
-        columns,
-        height_ratios=(2, 1) * rows,
-    )
-    for axes in cells.flat:
-        axes.axis("off")
-    for number, (name, drawn) in enumerate(patterns.items()):
-        row, column = divmod(number, columns)
-        above = cells[2 * row][column]
-        below = cells[2 * row + 1][column]
-        for axes in (above, below):
-            axes.axis("on")
-            axes.tick_params(labelsize=6, length=2)
-        _panels(above, below, drawn, 0)
-        above.set_title(name, fontsize=9)
-    figure.supxlabel(
-        "above: attended token j across, query i down; blue subtracts, red adds. Below: over the "
-        "offset j − i",
-        fontsize=9,
-    )
     return figure
 
 
@@ -208,7 +178,7 @@ def _summarised(scores: Float[Tensor, "batch heads n n"], call: Call, source: st
     return Pattern(source, scores[0], mean, low, high)
 
 
-def _panels(above: Axes, below: Axes, drawn: Pattern, head: int) -> AxesImage:
+def panels(above: Axes, below: Axes, drawn: Pattern, head: int) -> AxesImage:
     """Draws the matrix of a head, which is returned, and below it the curve."""
     matrix, mean, low, high = (
         part[head].numpy() for part in (drawn.matrix, drawn.mean, drawn.low, drawn.high)

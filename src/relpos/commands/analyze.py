@@ -14,8 +14,7 @@ from urllib.parse import quote
 import torch
 from torch import nn
 
-from relpos.analysis.patterns import Pattern, draw_overview, draw_pattern, pattern, reveal
-from relpos.config.compose import composed, resolved
+from relpos.analysis.patterns import draw_pattern, pattern, reveal
 from relpos.config.conf import conf_dir, options
 from relpos.config.schema import NetworkKeys
 from relpos.errors import RelposError, refuse_unknown
@@ -92,13 +91,11 @@ class Patterns:
         layer: number of the layer, from 1.
         heads: number of heads that are shown.
         length: number of tokens.
-        all: one small picture of every option of `position`.
     """
 
     layer: Count = 1
     heads: Count = 4
     length: Count = 64
-    all: bool = False
 
     def drawn(self, samples: Sequence[Sample], described: NetworkKeys) -> list[Drawing]:
         """A figure of each network or, without networks, of the described one.
@@ -106,31 +103,11 @@ class Patterns:
         Raises:
             RelposError: a scheme adds nothing to the scores, or there is no such layer.
         """
-        if self.all:
-            return [Drawing("patterns", figure=draw_overview(self.overview(described)), dpi=70)]
         if samples:
             return [self._figure(sample.network.file_name, sample.any_model) for sample in samples]
-        model, filled = _model(described)
+        model, filled = initial_model(described)
         state = "initial weights" + ", tables that begin at zero filled" * filled
         return [self._figure(scheme_name(model), model, state)]
-
-    def overview(self, described: NetworkKeys) -> dict[str, Pattern]:
-        """The pattern of every option of `position` that adds something to the scores, by its
-        name."""
-        patterns = {}
-        for file in sorted((conf_dir() / "position").glob("*.yaml")):
-            if "???" in file.read_text(encoding="utf-8"):  # to be completed by the user
-                continue
-            overrides = [f"{key}={described[key]}" for key in ("k", "outside", "kernels")]
-            content = composed("analyze", [f"position={file.stem}", *overrides])
-            position = resolved(content)["position"]
-            # Without the layers above the one that is drawn, because all schemes are built for one
-            # figure.
-            size = described["size"] | {"layers": self.layer}
-            model, _ = _model({**described, "position": position, "size": size})
-            if drawable := pattern(model.encoder, self.layer - 1, self.length, trained=False):
-                patterns[file.stem] = drawable
-        return patterns
 
     def _figure(self, name: str, model: nn.Module, state: str = "trained") -> Drawing:
         encoder = encoder_of(model)
@@ -146,7 +123,7 @@ def scheme_name(model: nn.Module) -> str:
     return type(encoder_of(model).position).__name__.lower()
 
 
-def _model(described: NetworkKeys) -> tuple[MaskedLM, bool]:
+def initial_model(described: NetworkKeys) -> tuple[MaskedLM, bool]:
     """The network with the weights of seed 0, and whether tables that are zero at the start were
     filled."""
     # The figure does not depend on numbers that were drawn before.
