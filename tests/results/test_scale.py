@@ -166,7 +166,7 @@ def test_a_run_with_a_damaged_record_is_in_no_scale(rows, capsys):
     assert [line.partition(":")[2].split(" /")[0] for line in said] == [" damaged record"] * 3
     assert str(none.pretrainings[0].path) in said[0]
     assert {line.rpartition("json: ")[2] for line in said[1:]} == {
-        "it lacks something (columns: Field required): delete the folder to start anew",
+        "it lacks something ('columns'): delete the folder to start anew",
         "it lacks something ('task'): delete the folder to start anew",
     }
 

@@ -20,7 +20,7 @@ from relpos.data.objective import trained_for
 from relpos.errors import plural, say
 from relpos.files import write_json
 from relpos.model.architecture import Architecture
-from relpos.model.build import build, count, without_memory
+from relpos.model.build import build, counted
 from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast
 from relpos.process import set_threads
@@ -56,7 +56,7 @@ def cost(content: Annotated[Plain, Arguments(CostKeys, NetworkKeys)]) -> str:
     """
     config = parsed(CostKeys, resolved(content))
     masked = trained_for(config.size.causal, config.recipe.masking, config.steps).expected
-    parameters, stored = _counted(config)
+    parameters = counted(parsed(Architecture, vars(config)))["total"]
     per_token = 3 * forward(config.size, config.length, config.vocabulary, masked)
     step = per_token * config.batch * config.length
     operations = step * config.steps
@@ -64,7 +64,6 @@ def cost(content: Annotated[Plain, Arguments(CostKeys, NetworkKeys)]) -> str:
         "parameters": parameters,
         "operations": operations,
         "operations_per_token": per_token,
-        "weights_and_optimiser_bytes": stored,
     }
     line = (
         f"{parameters:,} parameters, {operations:.2g} operations in {plural(config.steps, 'step')}"
@@ -83,17 +82,6 @@ def cost(content: Annotated[Plain, Arguments(CostKeys, NetworkKeys)]) -> str:
         )
     say(f"relpos: {line}")
     return json.dumps(result, ensure_ascii=False)
-
-
-def _counted(config: CostKeys) -> tuple[int, int]:
-    """Parameters, and bytes of float32 weights, their gradients and two moments (one moment of
-    Muon's matrices)."""
-    # The network may be larger than this machine's memory.
-    with without_memory():
-        model = build(parsed(Architecture, vars(config)))
-        total = int(count(model)["total"])
-    of_muon = sum(matrix.numel() for matrix in config.recipe.matrices(model))
-    return total, 4 * (4 * total - of_muon)
 
 
 def _measured(config: CostKeys, masked: float) -> Plain:

@@ -14,7 +14,7 @@ import numpy as np
 from relpos.measures.measure import NATS, measured_columns
 from relpos.results.contrast import contrast
 from relpos.results.scale import MEAN, Scale, columns_named
-from relpos.results.statistics import Difference, clustered, paired_by_seed
+from relpos.results.statistics import Difference, clustered, paired
 from relpos.results.values import GLUE, Seed
 
 MEASURES = {"loss": "held-out loss", "order": "shuffle gap over all words"}
@@ -168,7 +168,7 @@ def between_models(first: Mapping[Seed, float], second: Mapping[Seed, float]) ->
     )
     # Paired, because the seed of a fine-tuning (the order of its examples) acts on both models
     # alike.
-    return paired_by_seed(ours, theirs)
+    return paired([ours[seed] - theirs[seed] for seed in ours if seed in theirs])
 
 
 def _of_texts(scale: Scale, rows: Sequence[str], columns: Sequence[str]) -> str:

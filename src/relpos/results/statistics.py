@@ -5,7 +5,7 @@ scipy computes the distributions. α = 0.05 and power 0.8 throughout.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
 
@@ -172,31 +172,18 @@ def standard_error(score: float, examples: int, metric: str) -> float:
     return 100 * sqrt(share * (1 - share) / examples)
 
 
-def paired(first: Sequence[float], second: Sequence[float] | float = 0.0) -> Difference | None:
-    """Student's paired test of `first − second`, two rows over the same seeds; None for fewer than
-    two pairs.
+def paired(differences: Sequence[float]) -> Difference | None:
+    """Student's test of the mean of differences, as of two rows over the same seeds, where an
+    effect that a seed has on both cancels; None for fewer than two.
 
-    Against a number it is the one-sample test.
-
-    >>> paired([71.0, 72.0, 74.0], [70.0, 71.0, 72.0]).value
+    >>> paired([1.0, 1.0, 2.0]).value
     1.3333333333333333
     """
-    # An effect that a seed has on both rows alike cancels in the difference.
-    differences = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     n = len(differences)
     if n < 2:
         return None
-    return Difference(float(differences.mean()), float(differences.std(ddof=1) / n**0.5), n - 1, n)
-
-
-def paired_by_seed(first: Mapping[int, float], second: Mapping[int, float]) -> Difference | None:
-    """`paired`, over the seeds that both rows have.
-
-    >>> paired_by_seed({0: 71.0, 1: 72.0, 2: 74.0}, {2: 72.0, 1: 71.0}).value
-    1.5
-    """
-    shared = [seed for seed in first if seed in second]
-    return paired([first[seed] for seed in shared], [second[seed] for seed in shared])
+    error = float(np.std(differences, ddof=1)) / n**0.5
+    return Difference(float(np.mean(differences)), error, n - 1, n)
 
 
 def combined(terms: Sequence[tuple[float, Difference]]) -> Difference:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from relpos.errors import RelposError, one_line, say
 from relpos.measures.measure import NATS, Figure, Measure, chosen
-from relpos.readers import Plain, check_recorded, fitted, read_text
+from relpos.readers import Plain, check_recorded, read_text
 from relpos.runs.run import OfStage, Record
 from relpos.runs.shelf import END, common, final, finished, is_current, most_shared, protocol
 from relpos.stages.measure import kept
@@ -49,21 +49,6 @@ LOSS, GAP = "heldout_loss", "shuffle_gap"
 LONGEST = 5
 """How many fine-tunings of fine-tunings are followed at most: damaged records may name each other
 in a circle."""
-
-
-@dataclass(frozen=True)
-class DevScores:
-    """What the record of a fine-tuning says of its dev sets, by column.
-
-    Args:
-        columns: scores × 100.
-        examples: how many there are.
-        majority: scores of the constant answer.
-    """
-
-    columns: dict[str, float]
-    examples: dict[str, int] = field(default_factory=dict)
-    majority: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -225,8 +210,8 @@ def tuning_values(
     """
     record, start = chain[0], Path(chain[-1].inputs["start"])
     meaning = record.meaning
-    scores = fitted(record.metrics, DevScores)
-    metric = meaning["task"]["metric"]
+    scores = {"examples": {}, "majority": {}} | record.metrics
+    columns, metric = scores["columns"], meaning["task"]["metric"]
     base = Value(
         folder,
         "finetune",
@@ -249,14 +234,14 @@ def tuning_values(
             base = replace(base, scale=json.dumps({"checkpoint": str(start)}), scheme=change)
     way = protocol(*(tuning.meaning for tuning in chain), without=without)
     for value in _record_values(base, final(record)):
-        if (column := value.column) in scores.columns:
+        if (column := value.column) in columns:
             path = folder / "dev" / f"{column}.tsv"
             value = replace(
                 value,
                 way=way,
                 metric=metric,
-                examples=scores.examples.get(column),
-                majority=scores.majority.get(column),
+                examples=scores["examples"].get(column),
+                majority=scores["majority"].get(column),
                 answers=path if path.is_file() else None,
             )
         yield value

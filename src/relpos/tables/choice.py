@@ -26,10 +26,9 @@ from relpos.tables.table import Column, Row
 
 def by_choice(rows: Sequence[Row], experiment: Experiment) -> list[SideTable]:
     """A table for each baseline that has rows among `choices`, once all of these have scores."""
-    baselines = {row.name: baseline_of(row.name, experiment) for row in rows}
     tables = []
     for base in experiment.baseline:
-        choices = [name for name in experiment.choices if baselines.get(name) == base]
+        choices = [name for name in experiment.choices if baseline_of(name, experiment) == base]
         if choices and (table := side_table(rows, base, choices, experiment.statistic)):
             tables.append(table)
     return tables
@@ -105,10 +104,11 @@ def _on_halves(rows: Mapping[str, Halves | None], base: str) -> tuple[float | No
     if len(answered) < len(rows):
         return None, None
     of_base = answered.pop(base)
-    gains_chosen, gains_judged = 0.0, 0.0
     # Each half chooses once and judges once, so that every example is used for both.
-    for chosen in (0, 1):
-        best = max(answered.values(), key=itemgetter(chosen))  # the first of equal ones
-        gains_chosen += best[chosen] - of_base[chosen]
-        gains_judged += best[1 - chosen] - of_base[1 - chosen]
-    return gains_chosen / 2, gains_judged / 2
+    chosen = judged = 0.0
+    for half in (0, 1):
+        best = max(answered.values(), key=itemgetter(half))  # the first of equal ones
+        gains = [of_best - of_half for of_best, of_half in zip(best, of_base, strict=True)]
+        chosen += gains[half] / 2
+        judged += gains[1 - half] / 2
+    return chosen, judged
