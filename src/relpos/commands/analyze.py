@@ -32,7 +32,7 @@ from relpos.ranges import Count, Names, Threads, parsed
 from relpos.readers import Plain, read_yaml
 from relpos.results.plateau import NONE
 from relpos.results.scale import pretraining_scale
-from relpos.results.values import Value, read
+from relpos.results.values import read, select
 from relpos.runs.networks import networks_of
 from relpos.runs.run import runs_root
 from relpos.trust import instantiate
@@ -146,9 +146,10 @@ class Paper:
         # Runs of all tables: a figure is about a scheme, in the paper's layers and on text in its
         # order.
         schemes: dict[Path, tuple[str, str]] = {}
-        for value in read(measured=()):
-            if value.is_pretraining and pretraining_scale(*json.loads(value.scale)).is_of_paper:
-                schemes[value.run] = scheme_of(value)
+        for value in select(read(measured=()), stage="pretrain"):
+            if pretraining_scale(*json.loads(value.scale)).is_of_paper:
+                nodes = json.loads(value.scheme)
+                schemes[value.run] = class_of(nodes["position"]), class_of(nodes["conv"])
         sections = [f"# Figures of {self.paper}"]
         for number, (kind, scheme) in FIGURES[self.paper].items():
             folders = [str(run) for run, of_run in schemes.items() if of_run == scheme]
@@ -179,12 +180,6 @@ class Paper:
         return "\n\n".join(sections) + "\n"
 
 
-def scheme_of(run: Value) -> tuple[str, str]:
-    """The classes of `position` and `conv` of the pre-training of a value."""
-    nodes = json.loads(run.scheme)
-    return class_of(nodes["position"]), class_of(nodes["conv"])
-
-
 def analyze(
     kind: Plain,
     network: Names | None,
@@ -213,21 +208,20 @@ def analyze(
             )
         return str(folder)
     samples: list[Sample] = []
-    if isinstance(measure, Measure) or (network and isinstance(measure, Patterns)):
+    if network or isinstance(measure, Measure):
         samples = samples_of(network, text)
-    # Everything on which the drawings depend: another choice goes into another folder.
-    content: dict[str, object] = {"kind": kind, "network": network, "text": text}
-    content["threads"] = threads
-    if isinstance(measure, Patterns) and not network:
-        content["described"] = described
     # All are drawn before the first is written, so that a refused network leaves no half a folder.
     if isinstance(measure, Measure):
         drawings = drawn(measure, samples)
     else:
         drawings = measure.drawn(samples, described)
-    subject = f"{len(samples)}-networks"
-    if len(samples) < 2:
-        subject = samples[0].network.file_name if samples else "schemes"
+    subject = "schemes"
+    if samples:
+        subject = f"{len(samples)}-networks"
+    if len(samples) == 1:
+        subject = samples[0].network.file_name
+    # Everything on which the drawings depend: another choice goes into another folder.
+    content = [kind, network, text, threads, described]
     name = f"{type(measure).__name__.lower()}-{subject}-{digest(content)}"
     folder = runs_root() / "analysis" / name
     for drawing in drawings:
