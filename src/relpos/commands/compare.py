@@ -45,8 +45,7 @@ def compare(network: Names) -> str:
     The first run is the baseline with which the losses and the columns of the others are compared.
 
     Raises:
-        RelposError: fewer than two rows are named, one is not a finished pre-training, or its
-            scheme is not trusted.
+        RelposError: fewer than two rows are named, or one is not a finished pre-training.
     """
     subjects = titled(subjects_of(network))
     differing = differences(subjects)

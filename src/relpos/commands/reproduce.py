@@ -263,16 +263,15 @@ def show(
     from relpos.tables.rows import rows_of, with_heldout_lengths
     from relpos.tables.table import Table, made_with
 
-    printed = printed_numbers(experiment)
-    server = dict(experiment.server)
+    printed, server = printed_numbers(experiment), experiment.server
     changed = []
     for planned in plan:
-        is_compared = planned.name in printed or planned.name in server
+        is_compared = planned.name in {*printed, *server}
         if is_compared and is_changed(experiment, planned.name, changes.overrides):
             changed.append(planned.name)
-            printed.pop(planned.name, None)
-            server.pop(planned.name, None)
     if changed:
+        printed = {name: of_row for name, of_row in printed.items() if name not in changed}
+        server = {name: of_row for name, of_row in server.items() if name not in changed}
         say(
             f"relpos: no printed numbers beside {', '.join(changed)}: they are not those of "
             f"{' '.join(changes.shown)}"

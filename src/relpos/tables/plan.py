@@ -17,6 +17,7 @@ from relpos.pretrained.files import is_remote
 from relpos.readers import Plain
 from relpos.runs.plan import plan
 from relpos.runs.run import Run, closure
+from relpos.stages import FILES
 from relpos.stages.finetune import FinetuneStage
 from relpos.stages.given import given_run
 from relpos.tables.changes import effective
@@ -266,9 +267,8 @@ def of_stages(runs: list[Run], stages: list[str] | None) -> list[Run]:
     Raises:
         RelposError: there is no such stage.
     """
-    stage_names = ("toy", "tokenizer", "store", "pretrain", "finetune", "order")
     for stage in stages or ():
-        refuse_unknown("stages: unknown stage", stage, stage_names)
+        refuse_unknown("stages: unknown stage", stage, FILES)
     # Needed runs of other stages are kept: a fine-tuning alone could not start.
     chosen = {
         run.identity
