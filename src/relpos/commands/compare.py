@@ -250,7 +250,7 @@ def _described(subject: PlannedRow) -> dict[str, str]:
 def losses_table(values: Mapping[str, Sequence[Value]]) -> SideTable:
     """The held-out losses of the subjects, with their gains over the first subject's, as claims
     word them."""
-    scale = Scale({}, "", "these runs")
+    scale = Scale()
     scale.add(values)
     first = next(iter(values))
     lines = []

@@ -89,7 +89,6 @@ class Scale:
 
     Args:
         meaning: what its pre-trainings have in common.
-        store: name of the folder of the text that they read.
         label: names the scale in one line.
         folders: row → seed → the pre-training's folder.
         values: row → column → values at the end of the training, higher is better: scores × 100 or,
@@ -100,9 +99,8 @@ class Scale:
             never the headline.
     """
 
-    meaning: Plain
-    store: str
-    label: str
+    meaning: Plain = field(default_factory=dict)
+    label: str = ""
     folders: dict[str, dict[int, Path]] = field(default_factory=dict)
     values: dict[str, dict[str, list[Value]]] = field(default_factory=dict)
     travels: dict[str, float | None] = field(default_factory=dict)
@@ -308,7 +306,7 @@ def pretraining_scale(meaning: Plain, store: str) -> Scale:
     is_of_paper = (
         not layers and not {"optimizer", "masking"} & recipe.keys() and "shuffle" not in meaning
     )
-    return Scale(meaning, store, label, is_of_paper=is_of_paper)
+    return Scale(meaning, label, is_of_paper=is_of_paper)
 
 
 def _row_of(change: Change, start: Start) -> str | None:
@@ -361,7 +359,6 @@ def _tuned_checkpoint(name: str, way: str, reused: bool) -> Scale:
     # The authors' code of the paper has initial values by regression alone.
     return Scale(
         meaning,
-        "",
         label,
         units="fine-tuning seeds",
         is_of_paper=is_fitted and not reused,

@@ -81,10 +81,6 @@ class Difference:
         """`[+0.02, +1.98]`: the 95 % interval."""
         return f"[{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
 
-    def said(self, digits: int) -> str:
-        """The difference and its interval: `+1.00 [+0.02, +1.98]`."""
-        return f"{self.value:+.{digits}f} {self.interval(digits)}"
-
     @property
     def _half_width(self) -> float:
         from scipy.special import stdtrit

@@ -226,7 +226,7 @@ def with_plateau(
             groups.setdefault(losses[0].scale, []).append((name, row))
     placed: dict[str, Row] = {}
     for group in groups.values():
-        scale = Scale({}, "", "")
+        scale = Scale()
         for name, row in group:
             # Whether `none` itself knows order, as it does under causal attention, decides for the
             # other rows of the scale.

@@ -235,7 +235,7 @@ PLAIN = (
 
 def scale_of(rows: Sequence[Row]) -> Scale:
     """A scale of the rows that are compared with each other."""
-    scale = Scale({}, "", "this table")
+    scale = Scale()
     for row in rows:
         filled = {name: column for name, column in row.columns.items() if column.values}
         scale.values[row.name] = {name: column_values(name, filled[name]) for name in filled}
