@@ -210,7 +210,7 @@ def tuning_values(
     """
     record, start = chain[0], Path(chain[-1].inputs["start"])
     meaning = record.meaning
-    scores = {"examples": {}, "majority": {}} | record.metrics
+    scores: Plain = {"examples": {}, "majority": {}} | record.metrics
     columns, metric = scores["columns"], meaning["task"]["metric"]
     base = Value(
         folder,
