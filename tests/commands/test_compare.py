@@ -96,6 +96,7 @@ def test_two_runs_become_a_page_a_table_and_a_figure(root, capsys):
                 "CoLA",
                 "composite − none",
                 "(one run each)",
+                "held-out documents",
             )
         )
 
@@ -133,11 +134,6 @@ def test_runs_that_differ_in_their_seed_alone_are_one_row(root, capsys, refused)
     text = (folder / "table.md").read_text()
     assert re.search(r"none − composite -\d\.\d{3} \(no pre-training seeds to compare\)", text)
     assert "these differ in their seed alone" in refused("compare", composite, seed)
-
-
-def test_losses_that_were_kept_by_example_say_how_much_other_text_would_change(root, capsys):
-    folder, _ = compared(capsys, str(root / "none"), str(root / "composite"))
-    assert "held-out documents" in (folder / "table.md").read_text()
 
 
 def test_rows_of_tables_are_runs(root, capsys):

@@ -167,10 +167,8 @@ def test_a_wrong_file_is_refused_even_where_missing_ones_may_be(predicted, capsy
 
 
 @pytest.mark.parametrize(("overrides", "said"), [
-    (["row=composite"], "table must be given"),
     (["table=t", "row=compsite"], "unknown row 'compsite'. Did you mean 'composite key'?"),
     (["table=tt", "row=x"], "no table 'tt' in "),
-    (["table=t", "row=x", "allow_mising=true"], "unknown key 'allow_mising'"),
 ])  # fmt: skip
 def test_a_wrong_override_of_a_submission_is_one_line(overrides, said, predicted, refused):
     assert said in refused("submit", *overrides)
