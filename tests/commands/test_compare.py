@@ -122,9 +122,14 @@ def test_runs_of_one_name_are_told_apart_by_what_differs(root, capsys):
     assert "seed=0 → 0,1 → 0" in table.question
 
 
-def test_runs_that_differ_in_their_seed_alone_are_one_row(root, capsys, refused):
-    composite, seed, none = (str((root / name).resolve()) for name in ("composite", "seed", "none"))
-    folder, table = compared(capsys, composite, seed, none)
+def test_a_pattern_names_runs_and_those_that_differ_in_their_seed_alone_are_one_row(
+    root, capsys, refused
+):
+    both = root / "patterns"
+    both.mkdir()
+    for number, name in enumerate(("composite", "seed", "none")):
+        (both / f"{number}-run").symlink_to((root / name).resolve())
+    folder, table = compared(capsys, str(both / "*-run"))
     assert [
         (row.name, [run.seed for run in row.runs if run.stage == "pretrain"]) for row in table.rows
     ] == [
@@ -132,8 +137,9 @@ def test_runs_that_differ_in_their_seed_alone_are_one_row(root, capsys, refused)
         ("none", [0]),
     ]
     text = (folder / "table.md").read_text()
-    assert re.search(r"none − composite -\d\.\d{3} \(no pre-training seeds to compare\)", text)
-    assert "these differ in their seed alone" in refused("compare", composite, seed)
+    assert re.search(r"none − composite −\d\.\d{3} \(no pre-training seeds to compare\)", text)
+    assert "these differ in their seed alone" in refused("compare", "patterns/[01]-run")
+    assert "no run has a name like this" in refused("compare", "patterns/x-*")
 
 
 def test_rows_of_tables_are_runs(root, capsys):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from glob import glob, has_magic
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
@@ -17,6 +18,7 @@ from relpos.errors import RelposError, say
 from relpos.files import digest
 from relpos.measures.measure import measures
 from relpos.model.architecture import class_of
+from relpos.places import expanded
 from relpos.ranges import Names, shown
 from relpos.results.gain import gain
 from relpos.results.scale import Scale
@@ -28,7 +30,7 @@ from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.render import pictures, text
-from relpos.tables.render.cells import MISSING, SideTable
+from relpos.tables.render.cells import MINUS, MISSING, SideTable
 from relpos.tables.render.view import view_of
 from relpos.tables.rows import order_columns, rows_of
 from relpos.tables.table import Row, Table
@@ -90,7 +92,7 @@ def subjects_of(names: Sequence[str]) -> list[PlannedRow]:
     name, see `titled`.
 
     Args:
-        names: of runs and of rows of tables.
+        names: of runs and of rows of tables, or patterns of the names of runs (`pretrain/sine-*`).
 
     Raises:
         RelposError: fewer than two rows are named, one run is named twice, or one is not a finished
@@ -98,7 +100,7 @@ def subjects_of(names: Sequence[str]) -> list[PlannedRow]:
     """
     rows: dict[str, PlannedRow] = {}
     name_of: dict[str, str] = {}
-    for name in names:
+    for name in chain.from_iterable(map(_matches, names)):
         subject = _subject(name)
         first = subject.pretrainings[0]
         # By content and not by name, because a run may be named by its folder and by its table.
@@ -121,6 +123,20 @@ def subjects_of(names: Sequence[str]) -> list[PlannedRow]:
             f"compare FOLDER TABLE:ROW{same}"
         )
     return list(rows.values())
+
+
+def _matches(name: str) -> list[str]:
+    """The runs whose folders match a pattern, from here or below $RELPOS_RUNS; a name that is no
+    pattern stays as it is."""
+    place = str(expanded(name))
+    if not has_magic(place) or Path(place).exists():
+        return [name]
+    matches = glob(place) or [
+        str(runs_root() / match) for match in glob(place, root_dir=runs_root())
+    ]
+    if not matches:
+        raise RelposError(f"network={name}: no run has a name like this, here or in {runs_root()}")
+    return sorted(matches)
 
 
 def _subject(name: str) -> PlannedRow:
@@ -257,7 +273,10 @@ def losses_table(values: Mapping[str, Sequence[Value]]) -> SideTable:
     for name, columns in scale.values.items():
         loss = -fmean(value.value for value in columns[LOSS])
         gained = gain(scale, (name, first), LOSS)
-        lines.append((name, [f"{loss:.4f}", gained.text if gained and name != first else MISSING]))
+        text = MISSING
+        if gained and name != first:
+            text = re.sub(r"(?<=[ [])-(?=\d)", MINUS, gained.text)
+        lines.append((name, [f"{loss:.4f}", text]))
     return SideTable("held-out loss", ["nats per token", f"less than {first}"], lines)
 
 
