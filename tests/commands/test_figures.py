@@ -23,7 +23,7 @@ def test_what_cannot_be_drawn_is_listed_with_the_command_that_makes_it(capsys):
         f"relpos: nothing is drawn: {readme} has the commands that make what its figures need\n"
     )
     page = readme.read_text()
-    assert page.count("Missing") == 4
+    assert page.count("Missing") == 5
     assert "relpos pretrain position=tisa" in page
 
 

@@ -14,7 +14,7 @@ from relpos.commands.analyze import drawn
 from relpos.data.tokenizer import OURS
 from relpos.errors import RelposError
 from relpos.measures.kinds.attention import AttentionByOffset
-from relpos.measures.kinds.removal import Removal
+from relpos.measures.kinds.removal import HELDOUT_SEED, Removal, masked_texts, passed, train_head
 from relpos.measures.kinds.toeplitz import Toeplitz
 from relpos.measures.maps import Profiles, Similarity
 from relpos.measures.measure import Drawing, Measure
@@ -55,14 +55,10 @@ class Made(Sample):
         return self.model_
 
     @cached_property
-    def model(self) -> Any:
-        return self.model_
-
-    @cached_property
     def tokenizer(self) -> Any:
         return Pieces()
 
-    def texts(self, count: int, length: int) -> torch.Tensor:
+    def texts(self, count: int, length: int, part: str = "heldout") -> torch.Tensor:
         return texts(count, length)
 
 
@@ -111,7 +107,9 @@ def test_profiles_stand_beside_the_functions_fitted_to_them():
 
 
 def test_removal_takes_the_order_away_and_every_variant_is_measured():
-    drawing = only(Removal(functions=(1,), seeds=1, texts=6, length=10), sample("absolute"))
+    drawing = only(
+        Removal(functions=(1,), seeds=1, texts=6, length=10, head_texts=6), sample("absolute")
+    )
     names = [row["network"] for row in drawing.rows]
     assert names[:3] == ["intact", "removed", "TISA from regression, S = 1"]
     assert len(names) == 6
@@ -119,6 +117,20 @@ def test_removal_takes_the_order_away_and_every_variant_is_measured():
     assert removed["order_gap"] == pytest.approx(0, abs=1e-9)
     assert abs(intact["order_gap"]) > 1e-6
     assert intact["output_distance"] == 0 < removed["output_distance"]
+
+
+def test_a_head_is_trained_while_the_encoder_stays_as_it_is():
+    model = model_of("absolute").float()
+    before = {name: value.clone() for name, value in model.encoder.state_dict().items()}
+    some, tokenizer = texts(32, 10), sample("absolute").tokenizer
+    trained = train_head(model.encoder, some, tokenizer, epochs=20, lr=0.05)
+    masked = masked_texts(some, tokenizer, HELDOUT_SEED)
+    predicted = sum(int((labels != -100).sum()) for _, labels in masked)
+    assert passed(trained, masked)[0].sum() / predicted < np.log(VOCABULARY)
+    assert all(
+        torch.equal(before[name], value) for name, value in trained.encoder.state_dict().items()
+    )
+    assert not any(parameter.requires_grad for parameter in trained.parameters())
 
 
 def test_without_text_one_is_asked_for():

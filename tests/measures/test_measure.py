@@ -171,7 +171,7 @@ def test_a_snapshot_without_weights_is_left_out_where_nothing_of_it_is_kept(
     )
 
 
-def test_a_snapshot_has_no_course(trained, monkeypatch, tmp_path):
+def test_a_snapshot_has_no_course_and_none_of_the_last_losses(trained, monkeypatch, tmp_path):
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
     run, asked = pretraining(trained), chosen(["attention"])
     monkeypatch.setattr(type(asked[0]), "measure", lambda *_: {"attention": {}})
@@ -180,4 +180,5 @@ def test_a_snapshot_has_no_course(trained, monkeypatch, tmp_path):
         seen(Sample(resolve(path)), asked, course=True)
         for path in (run, run / "snapshots" / "50.safetensors")
     )
-    assert (list(end.course), young.course) == ([50], {})
+    assert ("heldout_loss" in end.scores, list(end.course)) == (True, [50])
+    assert (young.scores, young.course) == ({}, {})

@@ -46,8 +46,9 @@ FIGURES = {
     "wennberg2021": {
         "1, 4, 5": ("position_similarity", ("absolute", NONE)),
         "2": ("toeplitz", ("absolute", NONE)),
-        "3, 6, 8": ("profiles", ("absolute", NONE)),
+        "3, 6": ("responses", ("absolute", NONE)),
         "7": ("kernels", ("tisa", NONE)),
+        "8": ("profiles", ("absolute", NONE)),
     },
 }
 """Paper → number of a figure as printed → the kind of `relpos analyze` that draws it, and the

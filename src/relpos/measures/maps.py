@@ -1,6 +1,6 @@
 """Maps that are drawn and not kept, because they are large, and made of the weights in a second: P
-and the cosines of position embeddings, and F̂_P by head (Wennberg & Henter 2021, Figures 1, 4 to 6
-and 8)."""
+and the cosines of position embeddings, and F̂_P by head (Wennberg & Henter 2021, Figures 1 and 3 to
+8)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,16 @@ from relpos.ranges import Count
 from relpos.readers import Plain
 
 COLUMNS = 4
+ROWS = 3
+"""Of P and of the cosines, which are drawn as curves."""
+PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Of the tokens whose responses are drawn, as fractions of the length."""
 
 
 @dataclass(frozen=True)
 class Similarity(Measure):
-    """Maps of P and of the cosines of all positions, and the mean of each diagonal."""
+    """Maps of P and of the cosines of all positions, some of their rows, the mean of each
+    diagonal."""
 
     is_kept = False
 
@@ -32,16 +37,25 @@ class Similarity(Measure):
         return dict(zip(("P", "cosine"), products(position_table(sample.encoder)), strict=True))
 
     def drawn(self, name: str, results: Plain) -> Iterator[Drawing]:
-        figure, maps = style.grid(2, 2, 3.6, 3.0)
+        figure, (*maps, left, right) = style.grid(4, 2, 3.6, 3.0)
         columns = {}
-        for (product, values), axes in zip(results.items(), maps, strict=True):
-            image = style.matrix(axes, values, centred=product == "P")
-            figure.colorbar(image, ax=axes, shrink=0.8)
-            axes.set_title(f"{product}, R² {toeplitz_r2(values):.3f}", fontsize=9)
+        for (product, values), above, below in zip(
+            results.items(),
+            maps,
+            (left, right),
+            strict=True,
+        ):
+            image = style.matrix(above, values, centred=product == "P")
+            figure.colorbar(image, ax=above, shrink=0.8)
+            above.set_title(f"{product}, R² {toeplitz_r2(values):.3f}", fontsize=9)
+            n = len(values)
+            for line, row in enumerate(np.linspace(0, n - 1, min(ROWS + 2, n)).astype(int)[1:-1]):
+                below.plot(range(n), values[row], label=f"i = {row}", **style.look(line, 0.5))
+            below.set_xlabel("position j", fontsize=8)
+            below.legend(fontsize=6, frameon=False)
             # By offset: a Toeplitz matrix is this curve and nothing else.
             columns[product] = diagonal_means(values).tolist()
         figure.suptitle(f"{name}: position embeddings, products of rows", fontsize=10)
-        n = len(results["P"])
         offsets = zip(range(1 - n, n), *columns.values(), strict=True)
         rows = [dict(zip(("offset", *columns), row, strict=True)) for row in offsets]
         yield Drawing(f"position_similarity-{name}", rows, figure)
@@ -69,6 +83,10 @@ class Profiles(Measure):
         heads = profiles(sample.encoder, self.layer - 1, self.length)
         return {"heads": heads.numpy(), "fits": fit_profiles(heads, self.functions)}
 
+    def title(self, name: str) -> str:
+        """The network and the choices, in a line."""
+        return f"{name}, layer {self.layer}: F̂_P from embeddings"
+
     def drawn(self, name: str, results: Plain) -> Iterator[Drawing]:
         heads = results["heads"]
         fits = results["fits"]
@@ -91,7 +109,7 @@ class Profiles(Measure):
                 for offset, mean, value in zip(offsets, means, values, strict=True)
             ]
         fitted = f"right: means by offset (line), {self.functions} basis functions (dashed)"
-        figure.suptitle(f"{name}, layer {self.layer}: F̂_P from embeddings; {fitted}", fontsize=9)
+        figure.suptitle(f"{self.title(name)}; {fitted}", fontsize=9)
         yield Drawing(f"profiles-{name}-layer{self.layer}", rows, figure)
         parameters = []
         for number, fit in enumerate(fits, 1):
@@ -101,3 +119,42 @@ class Profiles(Measure):
                 row |= {key: float(numbers[s]) for key, numbers in values.items()}
                 parameters.append(row | {"constant": fit.constant, "r2": fit.r2})
         yield Drawing(f"fits-{name}-layer{self.layer}", parameters)
+
+
+@dataclass(frozen=True)
+class Responses(Profiles):
+    """What a token at one of five places adds to its score at each offset: rows of F̂_P, with a
+    panel for each head."""
+
+    def drawn(self, name: str, results: Plain) -> Iterator[Drawing]:
+        heads = results["heads"]
+        fits = results["fits"]
+        n = len(results["heads"][0])
+        offsets = np.arange(1 - n, n)
+        places = sorted({round(place * (n - 1)) for place in PLACES})
+        figure, axes = style.grid(len(heads), COLUMNS, 2.6, 2.0)
+        rows = []
+        for number, head in enumerate(heads):
+            for line, i in enumerate(places):
+                axes[number].plot(
+                    np.arange(n) - i,
+                    head[i],
+                    label=f"i = {i}",
+                    **style.look(line, 0.8),
+                )
+                rows += [
+                    {"head": number + 1, "i": i, "offset": j - i, "response": float(value)}
+                    for j, value in enumerate(head[i])
+                ]
+            axes[number].plot(
+                offsets,
+                fits[number](offsets),
+                color="0.3",
+                linewidth=1.4,
+                label="fit",
+            )
+            axes[number].set_title(f"head {number + 1}", fontsize=8)
+        axes[0].legend(fontsize=5, frameon=False)
+        figure.supxlabel("offset j − i", fontsize=8)
+        figure.suptitle(self.title(name), fontsize=9)
+        yield Drawing(f"responses-{name}-layer{self.layer}", rows, figure)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from relpos.readers import ANY, fitted, read_bytes, read_yaml
 from relpos.runs.networks import Network
 
 Model = TypeVar("Model", bound=nn.Module)
+Part = Literal["heldout", "train"]
 SEEN = 1_000
 """Examples of a training whose longest stands for the longest of all."""
 EVERY = 10
@@ -124,19 +125,19 @@ class Sample:
         """
         return self.store.examples("heldout", self.network.packing, self.network.length, count)
 
-    def texts(self, count: int, length: int) -> torch.Tensor:
-        """(texts, n) ids of windows of held-out text of one length without special tokens, `count`
-        at most: of the file, or of the network's own text, and then no longer than the examples
-        that it has read in training.
+    def texts(self, count: int, length: int, part: Part = "heldout") -> torch.Tensor:
+        """(texts, n) ids of windows of text of one length without special tokens, `count` at most:
+        of the file, or of the network's own text, and then no longer than the examples that it has
+        read in training.
 
         Raises:
             NothingToMeasure: no text is known.
             RelposError: the text is too short for a single window.
         """
         if self.file is not None:
-            ids = self._of_file(self.file, count, length)
+            ids = self._of_file(self.file, count, length, part)
         elif self.network.store is not None:
-            ids = self._of_store(count, length)
+            ids = self._of_store(count, length, part)
         else:
             raise NothingToMeasure(
                 f"{self.network.name}: text is needed: text=FILE, or store=FOLDER"
@@ -147,32 +148,34 @@ class Sample:
             )
         return ids
 
-    def _of_store(self, count: int, length: int) -> torch.Tensor:
+    def _of_store(self, count: int, length: int, part: Part) -> torch.Tensor:
         examples = self.store.examples("train", self.network.packing, self.network.length, SEEN)
         # results beyond the lengths of the training would say nothing of what was learned
         if len(examples):
             longest = int(examples.lengths(torch.arange(len(examples))).max()) - 2
-            if longest < length:
+            if longest < length and part == "heldout":
                 say(
                     f"relpos: {self.network.name}: texts of {longest} tokens, as long as it has "
                     f"read in training"
                 )
             length = min(length, longest)
-        return windows_of_text(self.store.examples("heldout", "document", length + 2), count)
+        return windows_of_text(self.store.examples(part, "document", length + 2), count)
 
-    def _of_file(self, path: Path, count: int, length: int) -> torch.Tensor:
+    def _of_file(self, path: Path, count: int, length: int, part: Part) -> torch.Tensor:
         """Windows of a text file, whose lines are read as one text."""
         lines = read_bytes(path, ANY).decode(errors="replace").splitlines()
         lines = [line for line in lines if line.strip()]
+        is_wanted = np.arange(EVERY) == 0 if part == "heldout" else np.arange(EVERY) > 0
+        needed = (count + 1) * length * EVERY / is_wanted.sum() + length * EVERY
         ids = np.empty(0, np.int64)
         # In portions, so that of a large file only as much is tokenized as is needed.
         for start in range(0, len(lines), 256):
             ids = np.concatenate([ids, *self.tokenizer.encode(lines[start : start + 256])])
-            if len(ids) > count * length * EVERY:
+            if len(ids) > needed:
                 break
         windows = torch.from_numpy(ids[: len(ids) // length * length]).view(-1, length)
         # Every tenth window, and not the last tenth of the text, which often ends unlike it begins.
-        return windows[::EVERY][:count]
+        return windows[is_wanted[np.arange(len(windows)) % EVERY]][:count]
 
     def bar(self, title: str, total: int) -> AbstractContextManager[Callable[[float], None]]:
         """A progress bar with the network's name, see `relpos.progress`."""

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
-from torch.nn.functional import pad
+from torch import Tensor, nn
 
 from relpos import style
 from relpos.analysis.likelihood import Floats, exact, log_probabilities
@@ -33,8 +32,9 @@ from relpos.data.shuffle import with_edges
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.errors import RelposError, say
-from relpos.measures.measure import Drawing, Measure
+from relpos.measures.measure import Drawing, Measure, NothingToMeasure
 from relpos.measures.sample import Sample
+from relpos.model.encoder import Encoder, encoder_of
 from relpos.model.heads import IGNORED, MaskedLM
 from relpos.model.position import Scheme, Terms
 from relpos.model.position.merge import Merge
@@ -50,8 +50,14 @@ Matrices = Sequence[Float[Tensor, "heads n n"]]
 """F̂_P of every layer."""
 Batches = Sequence[tuple[Tensor, Tensor]]
 """Input ids and labels (b, n + 2) of masked texts."""
-SHARES = ("loss_recovered", "loss_recovered_low", "loss_recovered_high")
-"""Columns: the regained share of the loss, and the ends of its interval."""
+RECOVERED = {
+    "loss_recovered": ("loss", 1),
+    "gap_recovered": ("order_gap", -1),
+    "output_recovered": ("output_distance", 1),
+}
+"""Column → the quantity of which it is the regained share, and the sign with which removing the
+positions changes that."""
+ENDS = ("loss_recovered_low", "loss_recovered_high")
 BATCH = 16  # texts in a forward pass
 _SHUFFLE = 0x6F72646572
 PANELS = {
@@ -71,26 +77,23 @@ class Removal(Measure):
         functions: values of S.
         seeds: random starts.
         texts: held-out texts, of `length` tokens besides [CLS] and [SEP].
+        head_texts: of the same length, on which a head is trained where the network has none.
     """
 
     functions: Sequence[Count] = (1, 3, 5)
     seeds: Count = 3
     texts: Count = 64
     length: Count = 126
+    head_texts: Count = 1024
 
     by_name = True
 
     def measure(self, sample: Sample) -> Plain:
-        """`removal`: of each network a row with its loss, order gap and distances, and the share of
-        the loss that it regains, see `compared`."""
+        """`removal`: of each network a row with its loss, order gap and distances, and what it
+        regains of each, see `compared`."""
         if not self.functions:
             raise RelposError("functions=[]: at least one is needed")
-        model = sample.model
-        if model.encoder.causal:
-            raise RelposError(
-                f"{sample.network.name}: a causal network has no masked tokens, "
-                f"whose loss `removal` measures"
-            )
+        model = self._with_head(sample)
         texts = sample.texts(self.texts, self.length)
         networks = variants(model, texts.shape[1] + 2, self.functions, self.seeds)
         in_order, shuffled = (
@@ -103,23 +106,48 @@ class Removal(Measure):
             rows.append(row)
         return {"removal": rows}
 
+    def _with_head(self, sample: Sample) -> MaskedLM:
+        model = sample.any_model
+        if not isinstance(model, MaskedLM):
+            try:
+                texts = sample.texts(self.head_texts, self.length, "train")
+            except NothingToMeasure as error:
+                raise NothingToMeasure(
+                    f"{error} (a head that predicts words is trained on it: this network has none)"
+                ) from error
+            model = train_head(encoder_of(model), texts, sample.tokenizer)
+        if model.encoder.causal:
+            raise RelposError(
+                f"{sample.network.name}: a causal network has no masked tokens, "
+                f"whose loss `removal` measures"
+            )
+        return model
+
     def drawn(self, name: str, results: Plain) -> Iterator[Drawing]:
         rows = results["removal"]
-        names = [row["network"] for row in rows]
-        figure, panels = style.grid(4, 4, 3.0, 0.32 * len(rows))
         columns = {
             key: np.array([row[key] for row in rows], np.float64)
-            for key in rows[0].keys() - {"network"}
+            for key in rows[0]
+            if key != "network"
         }
+        places = range(len(rows))
+        replaced = len(rows) - 2
+        figure, panels = style.grid(4, 4, 3.0, 0.32 * len(rows))
         for axes, (key, title) in zip(panels, PANELS.items(), strict=True):
-            axes.plot(columns[key], names, "o", color=style.COLOURS[0], markersize=4)
             axes.set_title(title, fontsize=8)
-            axes.invert_yaxis()
-            axes.label_outer()
-            axes.grid(axis="y", alpha=0.3)
-        *_, outputs, regained = panels
-        outputs.plot(columns["cls_distance"], names, "o", color="0.35", fillstyle="none")
-        regained.hlines(names, *(columns[end] for end in SHARES[1:]))
+            axes.set_ylim(len(rows) - 0.4, -0.6)
+            axes.set_yticks(places, [""] * len(rows))
+            colours = [style.COLOURS[0]] * 2 + [style.COLOURS[1]] * replaced
+            axes.scatter(columns[key], places, s=16, color=colours)
+            axes.margins(x=0.1)
+            axes.locator_params(axis="x", nbins=5)
+            axes.grid(axis="y", color="0.9", linewidth=0.8)
+            axes.set_axisbelow(True)
+        loss, _, outputs, regained = panels
+        loss.set_yticks(places, [row["network"] for row in rows])
+        ring = {"facecolors": "none", "edgecolors": "0.35", "linewidths": 0.9}
+        outputs.scatter(columns["cls_distance"], places, s=20, **ring)
+        regained.hlines(places, *map(columns.get, ENDS), color=style.COLOURS[1], linewidth=1.2)
         # What each regains; dotted lines mark nothing and all.
         for bound in (0, 1):
             regained.axvline(bound, color="0.4", linestyle=":", linewidth=0.8)
@@ -151,7 +179,7 @@ def masked_texts(
             order = _order(ids, row[:, None], words)
             shown = shown.gather(1, order)
             labels = labels.gather(1, order)
-        labels = pad(labels, (1, 1), value=IGNORED)
+        labels = nn.functional.pad(labels, (1, 1), value=IGNORED)
         batches.append((with_edges(shown, tokenizer.marks), labels))
     return batches
 
@@ -206,9 +234,9 @@ def compared(
     """Of each network its name (`network`), `loss` in nats per masked token and `order_gap`;
     `output_distance` of the outputs from the intact network's, and `cls_distance`: the same with
     the mean of ‖h′ − h‖² over the [CLS] alone, the denominator being over all tokens. And what
-    those after the first two regain of the loss that removing the positions adds, None where
-    nothing was lost: the fraction `loss_recovered`, with its interval over texts,
-    `loss_recovered_low` and `loss_recovered_high`.
+    those after the first two regain, None where nothing was lost: of the loss that removing the
+    positions adds the fraction `loss_recovered`, with its interval over texts, `loss_recovered_low`
+    and `loss_recovered_high`; of the gap `gap_recovered`; of the distance `output_recovered`.
 
     Args:
         networks: the first is the intact one, the second the one without positions.
@@ -223,6 +251,7 @@ def compared(
         raise RelposError(
             "no token of the held-out texts is masked: more texts, or longer ones, are needed"
         )
+    rows: list[Plain] = []
     losses: list[Floats] = []  # of each network, by text
     intact_outputs: list[Tensor] = []
     for name, model in networks:
@@ -235,14 +264,18 @@ def compared(
             "order_gap": float(passed(model, shuffled)[0].sum()) / tokens - loss,
             **_distances(outputs, intact_outputs),
         }
-        row |= dict.fromkeys(SHARES)
+        row |= dict.fromkeys(("loss_recovered", *ENDS, *RECOVERED))
         losses.append(of_texts)
-        if len(losses) > 2:
-            regained, lost = losses[1] - of_texts, losses[1] - losses[0]
-            if lost.sum() > 0:
-                row["loss_recovered"] = float(regained.sum() / lost.sum())
-            if ends := share_interval(regained, lost):
-                row |= zip(SHARES[1:], ends, strict=True)
+        rows.append(row)
+        if len(rows) > 2:
+            intact, removed = rows[:2]
+            for share, (quantity, sign) in RECOVERED.items():
+                worst = sign * removed[quantity]
+                lost = worst - sign * intact[quantity]
+                if lost > 0:
+                    row[share] = (worst - sign * row[quantity]) / lost
+            if ends := share_interval(losses[1] - of_texts, losses[1] - losses[0]):
+                row |= zip(ENDS, ends, strict=True)
         yield row
 
 
@@ -339,3 +372,57 @@ class _Matrices(Scheme):
     def terms(self, layer: int, q: Tensor, k: Tensor, state: None) -> Terms:
         n = q.shape[2]
         return Terms(dense=self.matrices[layer][None, :, :n, :n].to(q.dtype))
+
+
+def train_head(
+    encoder: Encoder,
+    texts: Ids,
+    tokenizer: Tokenizer,
+    epochs: int = 4,
+    rows: int = 128,
+    lr: float = 2e-3,
+) -> MaskedLM:
+    """The encoder with a new head that is trained to predict the masked words from its outputs; the
+    encoder is not trained.
+
+    The outputs are computed once. The head is BERT's, tied to the word table; its bias begins as
+    the logarithm of the words' frequencies (plus 0.1, so that words that are not in the texts have
+    one), its linear map as the identity where the widths are equal. Words that are never to be
+    predicted are left out of the softmax while the head is trained.
+    """
+    model = MaskedLM(encoder).requires_grad_(False)
+    head, narrow = model.head, model.head.narrow
+    # Once: the encoder does not change while its head is trained.
+    features, targets = [], []
+    encoder.eval()
+    with torch.no_grad():
+        for ids, labels in masked_texts(texts, tokenizer, seed=1):
+            chosen = (labels != IGNORED).flatten().nonzero().squeeze(1)
+            features.append(encoder(ids, at=chosen))
+            targets.append(labels.flatten()[chosen])
+        counts = torch.bincount(texts.flatten(), minlength=len(model.table)).float() + 0.1
+        head.bias.copy_((counts / counts.sum()).log())
+        if narrow.in_features == narrow.out_features:
+            # Training then begins at the outputs themselves, not at random mixtures of them.
+            nn.init.eye_(narrow.weight)
+            if narrow.bias is not None:
+                nn.init.zeros_(narrow.bias)
+    x = torch.cat(features)
+    y = torch.cat(targets)
+    optimizer = torch.optim.AdamW(head.requires_grad_(True).parameters(), lr=lr)
+    steps = epochs * -(-len(x) // rows)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
+    generator = torch.Generator().manual_seed(0)
+    # A softmax over the words to be predicted is many times smaller; training would only lower all
+    # other words.
+    targeted, y = torch.unique(y, return_inverse=True)
+    table = model.table[targeted].detach()
+    for _ in range(epochs):
+        for part in torch.randperm(len(x), generator=generator).split(rows):
+            logits = nn.functional.linear(head.transform(x[part]), table, head.bias[targeted])
+            loss = nn.functional.cross_entropy(logits, y[part])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+    return model.requires_grad_(False).eval()
