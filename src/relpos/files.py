@@ -279,11 +279,7 @@ def naming(path: Path) -> Iterator[None]:
 
 def write_json(path: Path, content: object) -> None:
     """Writes `content` as indented JSON, whole or not at all."""
-    with replacing(path) as temporary:
-        temporary.write_text(
-            json.dumps(content, indent=1, ensure_ascii=False) + "\n",
-            encoding="utf-8",
-        )
+    write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def write_text(path: Path, content: str) -> None:

@@ -77,7 +77,6 @@ def test_curves_end_where_a_scheme_ends():
         if line.get_marker() == "."
     }
     assert lines == {"absolute": 1, "tisa": 2}
-    assert [line.get_marker() for line in drawing.figure.axes[0].lines].count("x") == 1
 
 
 def test_the_command_writes_numbers_and_a_figure(toy_runs):

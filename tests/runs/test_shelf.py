@@ -31,18 +31,20 @@ def _run(root: Path, name: str, record: object) -> Path:
     return folder
 
 
-def test_only_finished_runs_are_read_in_the_order_of_their_names(tmp_path):
+def test_only_finished_runs_are_read_in_the_order_of_their_names(tmp_path, monkeypatch):
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
     for name, state in (("c", "finished"), ("a", "finished"), ("b", "running")):
         _run(tmp_path, name, {"state": state})
     (tmp_path / "pretrain" / "without-record").mkdir()
-    assert [folder.name for folder, _ in finished("pretrain", tmp_path)] == ["a", "c"]
-    assert [folder.name for folder in run_folders("pretrain", tmp_path)] == ["a", "b", "c"]
+    assert [folder.name for folder, _ in finished("pretrain")] == ["a", "c"]
+    assert [folder.name for folder in run_folders("pretrain")] == ["a", "b", "c"]
 
 
-def test_a_damaged_record_is_named_and_left_out(tmp_path, capsys):
+def test_a_damaged_record_is_named_and_left_out(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
     _run(tmp_path, "a", '{"state": "fin')
     whole = _run(tmp_path, "b", {"state": "finished"})
-    assert list(finished("pretrain", tmp_path)) == [(whole, {"state": "finished"})]
+    assert list(finished("pretrain")) == [(whole, {"state": "finished"})]
     assert capsys.readouterr().err.startswith(
         f"relpos: damaged record {tmp_path / 'pretrain' / 'a' / 'record.json'}"
     )

@@ -113,10 +113,9 @@ class Profiles(Measure):
         yield Drawing(f"profiles-{name}-layer{self.layer}", rows, figure)
         parameters = []
         for number, fit in enumerate(fits, 1):
-            values = {key: vars(fit)[key] for key in ("amplitude", "sharpness", "centre")}
-            for s in range(self.functions):
+            for s, numbers in enumerate(zip(fit.amplitude, fit.sharpness, fit.centre, strict=True)):
                 row = {"head": number, "function": s + 1}
-                row |= {key: float(numbers[s]) for key, numbers in values.items()}
+                row |= zip(("amplitude", "sharpness", "centre"), map(float, numbers), strict=True)
                 parameters.append(row | {"constant": fit.constant, "r2": fit.r2})
         yield Drawing(f"fits-{name}-layer{self.layer}", parameters)
 

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -136,9 +136,26 @@ def launch(run: Run, wait: bool = True) -> None:
     threads = (run.config.speed or Speed()).threads or max(1, budget // devices)
     with reserved_port() as port:
         if nodes > 1:
-            ranks = [_start_ranks_on_nodes(nodes, devices, threads)]
+            # One that ends badly ends all: the others would wait for it, and srun for them.
+            before = (
+                "srun",
+                "--unbuffered",
+                f"--nodes={nodes}",
+                f"--ntasks-per-node={devices}",
+                f"--cpus-per-task={threads}",
+                "--kill-on-bad-exit=1",
+            )
+            ranks = [_started({}, threads, before)]
         else:
-            ranks = [_start_rank(rank, devices, port, threads) for rank in range(devices)]
+            meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": devices}
+            # Gloo would look up the host's own name, which many laptops and containers cannot
+            # resolve.
+            if sys.platform == "linux":
+                meeting["GLOO_SOCKET_IFNAME"] = "lo"
+            ranks = [
+                _started(meeting | {"RANK": rank, "LOCAL_RANK": rank}, threads)
+                for rank in range(devices)
+            ]
         with _noting_stops(ranks) as stopped:
             for process in ranks:
                 assert process.stdin is not None
@@ -160,17 +177,18 @@ def launch(run: Run, wait: bool = True) -> None:
         )
     # A process that was asked to stop, or that found the run held by others, ends with 0.
     if any(codes):
-        failed = [rank for rank, code in enumerate(codes) if code]
-        how = {rank: f"{rank} with {exit_status(codes[rank])}" for rank in failed}
+        how = {rank: f"{rank} with {exit_status(code)}" for rank, code in enumerate(codes) if code}
         how |= {rank: f"{rank} hung and was killed" for rank in hung}
-        why = f"its processes ended: {', '.join(how[rank] for rank in failed)}"
+        why = f"its processes ended: {', '.join(how.values())}"
         _settle(run, run.state, "failed", error=why)
         # none where another process has taken up the run since
         error = run.record.error or why
         # The first process has recorded what it saw: that another one was lost. How, this process
         # knows.
-        lost = [how[rank] for rank in failed if codes[rank] < 0]
-        raise RelposError(f"{error}; process {', '.join(lost)}" if lost and error != why else error)
+        lost = [text for rank, text in how.items() if codes[rank] < 0]
+        if lost and error != why:
+            error += f"; process {', '.join(lost)}"
+        raise RelposError(error)
 
 
 def _settle(run: Run, before: str, state: str, **facts: str) -> None:
@@ -181,18 +199,17 @@ def _settle(run: Run, before: str, state: str, **facts: str) -> None:
                 run.end(state, **facts)
 
 
-def _start_ranks_on_nodes(nodes: int, devices: int, threads: int) -> subprocess.Popen[bytes]:
-    """srun, which starts the processes on the nodes of the Slurm job that this process belongs
-    to."""
-    # One that ends badly ends all: the others would wait for it, and srun for them.
-    options = (
-        f"--nodes={nodes}",
-        f"--ntasks-per-node={devices}",
-        f"--cpus-per-task={threads}",
-        "--kill-on-bad-exit=1",
-    )
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-    before = ("srun", "--unbuffered", *options)
+def _started(
+    variables: Mapping[str, object],
+    threads: int,
+    before: Sequence[str] = (),
+) -> subprocess.Popen[bytes]:
+    """A process of the run with these environment variables; or srun, which starts them on the nodes
+    of the Slurm job that this process belongs to."""
+    variables = {**variables, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    environment = os.environ | {name: str(value) for name, value in variables.items()}
+    # Output goes to stderr, since stdout has the result. A process group of its own keeps Ctrl-C
+    # from arriving twice.
     return started(
         "relpos.runs.rank",
         environment=environment,
@@ -200,18 +217,6 @@ def _start_ranks_on_nodes(nodes: int, devices: int, threads: int) -> subprocess.
         stdout=2,
         process_group=0,
     )
-
-
-def _start_rank(rank: int, world: int, port: int, threads: int) -> subprocess.Popen[bytes]:
-    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_PORT": port}
-    numbers |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
-    meeting = {"MASTER_ADDR": "127.0.0.1"}
-    # Gloo would look up the host's own name, which many laptops and containers cannot resolve.
-    meeting |= {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
-    environment = os.environ | meeting | {name: str(number) for name, number in numbers.items()}
-    # Output goes to stderr, since stdout has the result. A process group of its own keeps Ctrl-C
-    # from arriving twice.
-    return started("relpos.runs.rank", environment=environment, stdout=2, process_group=0)
 
 
 def _watch(ranks: list[subprocess.Popen[bytes]], stopped: list[int]) -> tuple[list[int], set[int]]:

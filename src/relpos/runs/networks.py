@@ -30,7 +30,7 @@ from relpos.pretrained.files import (
 )
 from relpos.readers import read_yaml
 from relpos.runs.run import Record, input_of, read_record, runs_root
-from relpos.runs.shelf import END, SNAPSHOTS, snapshot, snapshots
+from relpos.runs.shelf import END, SNAPSHOTS, run_of, snapshot, snapshots
 from relpos.runs.table_file import FILE, runs_by_row, table_folder
 from relpos.train.weights import WEIGHTS, opened, read_architecture
 
@@ -219,12 +219,11 @@ def _from_path(name: str, path: Path, store: Path | None) -> Network:
                 f"network={path}: no such "
                 f"snapshot.{nearest(path.name, (file.name for file in path.parent.glob('*')))}"
             )
-        run = of_run(path.parent.parent)
+        run = of_run(run_of(path))
         return replace(run, name=f"{run.name} at {path.stem} %", weights=path)
     # RUN/model stands for its run, by whose record the text and the results are known.
-    for folder in [path, *([path.resolve().parent] if path.name == "model" else [])]:
-        if read_record(folder):
-            return of_run(folder)
+    if read_record(run_of(path)):
+        return of_run(run_of(path))
     folder = path / "model" if (path / "model").is_dir() else located(name)
     if is_published(folder):
         # Some checkpoints say null, -1 or nothing about how long their inputs may be.

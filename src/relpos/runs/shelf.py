@@ -43,23 +43,18 @@ MANY = 200
 """A progress bar is shown for more records than this."""
 
 
-def run_folders(stage: str, root: Path | None = None) -> list[Path]:
-    """The folders of a stage that hold a record, whatever it says, sorted by name.
-
-    Args:
-        stage: pretrain, finetune, store …; `*` for all.
-        root: the runs folder; `$RELPOS_RUNS` if it is None.
-    """
-    return sorted(path.parent for path in (root or runs_root()).glob(f"{stage}/*/record.json"))
+def run_folders(stage: str) -> list[Path]:
+    """The folders of a stage (`*` for all) that hold a record, whatever it says, sorted by name."""
+    return sorted(path.parent for path in runs_root().glob(f"{stage}/*/record.json"))
 
 
-def finished(stage: str, root: Path | None = None) -> Iterator[tuple[Path, Record]]:
+def finished(stage: str) -> Iterator[tuple[Path, Record]]:
     """Folder and record of each finished run of a stage, sorted by name.
 
     A damaged record is named on stderr and left out: it is no reason to stop for those who read
     other runs. A progress bar is shown where there are many records.
     """
-    folders = run_folders(stage, root)
+    folders = run_folders(stage)
     for folder in (
         tracked(folders, f"reading records of {stage}") if len(folders) > MANY else folders
     ):

@@ -80,38 +80,25 @@ class Lengths(Measure):
         return {"lengths": by_length, "trained": sample.network.length}
 
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
-        """Loss against length. A cross ends the line of a scheme that refuses longer sequences;
-        vertical lines mark the trained lengths."""
+        """Loss against length, as far as each scheme serves it; vertical lines mark the trained
+        lengths."""
         figure, axes = style.panel()
-        trained = {network.results["trained"] for network in networks}
-        places, rows = set(trained), []
+        places: set[int] = set()
+        rows = []
         for number, network in enumerate(networks):
             line = network.results["lengths"]
+            trained = network.results["trained"]
             for n, at in line.items():
                 row = {"network": network.name, "length": int(n)}
                 rows.append(row | dict.fromkeys(SHOWN, "") | at)
             # A length that the scheme refuses has no loss, and no point.
-            points = [(int(n), at["loss"]) for n, at in line.items() if "loss" in at]
-            if points:
-                places.update(n for n, _ in points)
-                [drawn] = axes.plot(
-                    *zip(*points, strict=True),
-                    marker=".",
-                    label=network.name,
-                    **style.look(number),
-                )
-                if len(points) < len(line):
-                    axes.plot(*points[-1], "x", color=drawn.get_color(), markersize=9)
+            losses = {int(n): at["loss"] for n, at in line.items() if "loss" in at}
+            places |= {trained, *losses}
+            look = style.look(number) | {"marker": ".", "label": network.name}
+            axes.plot(list(losses), list(losses.values()), **look)
+            axes.axvline(trained, color="0.6", linestyle=(0, (4, 4)), linewidth=0.8, zorder=0)
         style.logarithmic(axes, places, base=2)
-        for n in trained:
-            axes.axvline(
-                n,
-                color="0.6",
-                linestyle=(0, (4, 4)),
-                linewidth=0.8,
-                zorder=0,
-            )
-        label = "length in tokens (vertical line: trained at; cross: no longer sequences)"
+        label = "length in tokens (vertical line: trained at)"
         axes.set(xlabel=label, ylabel="held-out loss, nats per token")
         style.legend(figure)
         yield Drawing("lengths", rows, figure)

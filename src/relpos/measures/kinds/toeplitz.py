@@ -110,20 +110,14 @@ class Toeplitz(Measure):
             yield self._of(network.name, network.results["toeplitz"])
             if network.course:
                 # The end is no snapshot unless one was asked for.
-                whole = sorted({100: network.results, **network.course}.items())
-                values = [(percent, then["toeplitz"]["P"]) for percent, then in whole]
-                for percent, then in whole:
+                whole = {100: network.results, **network.course}
+                r2 = {percent: whole[percent]["toeplitz"] for percent in sorted(whole)}
+                for percent, then in r2.items():
                     row = {"network": network.name, "per_cent": percent}
-                    r2 = {"r2": then["toeplitz"]["P"], "r2_off_diagonal": then["toeplitz"]["P_off"]}
-                    course.append(row | r2)
-                look = style.look(number)
-                of_course.plot(
-                    *zip(*values, strict=True),
-                    marker="o",
-                    markersize=3,
-                    label=network.name,
-                    **look,
-                )
+                    course.append(row | {"r2": then["P"], "r2_off_diagonal": then["P_off"]})
+                values = [then["P"] for then in r2.values()]
+                look = style.look(number) | {"marker": "o", "markersize": 3}
+                of_course.plot(list(r2), values, label=network.name, **look)
             if LOSS in network.scores:
                 point = network.results["toeplitz"]["P"], network.scores[LOSS]
                 points.append({"network": network.name, LOSS: point[1], "r2": point[0]})
@@ -154,11 +148,13 @@ class Toeplitz(Measure):
         for start, end, value in result["blocks"]:
             matrices[f"P, positions {start + 1} to {end}"] = value
             right.bar(f"{start + 1}–{end}", value, color=style.COLOURS[2])
-        rows = [_row(matrix, r2) for matrix, r2 in matrices.items()]
-        dots = {"color": style.COLOURS[0], "markersize": 3, "alpha": 0.7}
+        rows: list[Plain] = [
+            {"matrix": matrix, "layer": "", "head": "", "r2": r2} for matrix, r2 in matrices.items()
+        ]
         for layer, heads in enumerate(by_layer, 1):
-            rows += [_row("F_P", r2, layer, head) for head, r2 in enumerate(heads, 1)]
-            left.plot([layer] * len(heads), heads, "o", **dots)
+            for head, r2 in enumerate(heads, 1):
+                rows.append({"matrix": "F_P", "layer": layer, "head": head, "r2": r2})
+            left.plot([layer] * len(heads), heads, "o", color=style.COLOURS[0], markersize=3)
         medians = [np.median(heads) for heads in by_layer]
         left.plot(range(1, len(by_layer) + 1), medians, color=style.COLOURS[1], label="median")
         style.whole_numbers(left)
@@ -232,7 +228,3 @@ def _chance(tables: int, n: int, width: int) -> tuple[float, float]:
     drawn = [np.random.default_rng(seed).standard_normal((n, width)) for seed in range(tables)]
     whole = max(toeplitz_r2(table @ table.T) for table in drawn)
     return whole, max(toeplitz_r2(table @ table.T, main=False) for table in drawn)
-
-
-def _row(matrix: str, r2: float, layer: int | str = "", head: int | str = "") -> Plain:
-    return {"matrix": matrix, "layer": layer, "head": head, "r2": r2}
