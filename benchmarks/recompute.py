@@ -53,12 +53,11 @@ for path in sorted(Path(sys.argv[1], "pretrain").glob("*/record.json")):
     if measure not in ("loss", "order", "glue"):
         scale, row = "", row + " not pre-trained" * (meaning["steps"] == 0)
     values[scale, row][rates][meaning["seed"]] = -record["metrics"]["heldout_loss"], path.parent
-    for kept in (
-        json.loads(file.read_text(encoding="utf-8"))
-        for file in path.parent.glob("order/shuffle*.json")
-    ):
-        if kept["share"] == 100:
-            gaps[kept["meaning"]["examples"]][path.parent] = kept["results"]["shuffle_gap"]["all"]
+    for file in Path(sys.argv[1], "order").glob(f"shuffle-{path.parent.name}-*/record.json"):
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        if "share" not in kept["meaning"]:
+            results = json.loads(file.with_name("results.json").read_text(encoding="utf-8"))
+            gaps[kept["meaning"]["examples"]][path.parent] = results["shuffle_gap"]["all"]
 tuned: dict[str, dict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
 for path in sorted(Path(sys.argv[1], "finetune").glob("*/record.json")):
     record = json.loads(path.read_text(encoding="utf-8"))

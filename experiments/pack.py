@@ -18,7 +18,7 @@ from typing import Any
 from relpos.readers import sealed, unsealed
 
 STAGES = ("pretrain", "finetune", "order")
-KEPT = ("config.yaml", "metrics.jsonl", "results.json", "order/*.json", "dev/*.tsv")
+KEPT = ("config.yaml", "metrics.jsonl", "results.json", "dev/*.tsv")
 OF_A_MACHINE = ("pid", "host")
 
 

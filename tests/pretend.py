@@ -11,13 +11,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from relpos.config.compose import TRAININGS, composed, resolved
 from relpos.config.schema import RunConfig
 from relpos.errors import RelposError
+from relpos.files import digest, write_json
 from relpos.runs.retries import failures
-from relpos.runs.run import Run, stage_class
+from relpos.runs.run import Run, runs_root, stage_class
 
 STAGE = "pretend"
 METRICS = {"parameters": 1, "position_parameters": 0, "perplexity": 1.0, "heldout_loss": 0.0}
@@ -98,3 +100,16 @@ def trains(
         return METRICS
 
     return work
+
+
+def measured(network: Path, measure: str, results: dict[str, Any], **dials: object) -> Path:
+    """The folder of a finished run that has measured the network of a run's folder; `share=` names
+    a snapshot."""
+    from relpos.stages.measure import VERSION
+
+    meaning = {"measure": measure, "version": VERSION, **dials}
+    folder = runs_root() / "order" / f"{measure}-{network.name}-{digest(meaning)}"
+    write_json(folder / "results.json", results)
+    record = {"stage": "order", "state": "finished", "meaning": meaning}
+    write_json(folder / "record.json", record)
+    return folder

@@ -11,6 +11,7 @@ import torch
 
 import relpos
 from linked import pretrained
+from pretend import measured
 from relpos.cli import main
 from relpos.commands.export import _without_folders, card
 from relpos.data.tokenizer import Tokenizer
@@ -188,22 +189,12 @@ def test_the_card_has_what_was_measured_of_this_network(runs, tmp_path, capsys):
             "heldout_loss": 9.5,
         }
         results = shuffled | {"by_example": {"all": [gap], "predicted": [1]}}
-        content = {
-            "meaning": {"measure": "shuffle", "version": 2, "examples": 7},
-            "share": share,
-            "results": results,
-        }
-        write_text(run / "order" / f"shuffle-{share}.json", json.dumps(content))
+        measured(run, "shuffle", results, examples=7, share=share)
     for mark, accuracy in (("0", 0.0), ("1", 100.0)):
         group = {"accuracy": accuracy, "interval": [0.0, 100.0], "n": 1, "guess": 50.0}
         results = {"pairs": {"same_words": group, "others": {"accuracy": None}}}
         results["answers"] = {"same_words": {"p": mark}}
-        content = {
-            "meaning": {"measure": "pairs", "version": 2, "form": "plain", "pairs": mark},
-            "share": 100,
-            "results": results,
-        }
-        write_text(run / "order" / f"pairs-{mark}.json", json.dumps(content))
+        measured(run, "pairs", results, form="plain", pairs=mark)
     exported(capsys, run, tmp_path / "whole")
     whole = (tmp_path / "whole" / "README.md").read_text()
     assert "| shuffle gap, nats, 7 examples | 1.500 (1.400 to 1.600) |" in whole

@@ -1,6 +1,5 @@
 """A measure is one file: it is found, its results are kept, and tables have its columns."""
 
-import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -118,31 +117,6 @@ def test_a_column_is_the_mean_of_its_parts_which_are_kept_and_not_shown(
         assert figure.documents is not None
         assert len(figure.documents) == figure.examples
         assert measure.figure(column.name, {}) is None
-
-
-@pytest.mark.parametrize(("share", "digest"), [(100, "51a98799"), (50, "9e57d874")])
-def test_results_that_earlier_code_kept_are_taken_over_and_counted_once(
-    trained, monkeypatch, tmp_path, share, digest
-):
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
-    monkeypatch.setattr(Sample, "model", property(lambda _: pytest.fail("measured again")))
-    run = shutil.copytree(pretraining(trained), tmp_path / pretraining(trained).name)
-    results = {"shuffle_gap": {"all": 0.25}, "shuffle_gap_intervals": {"all": [0.2, 0.3]}}
-    content = {
-        "meaning": {"examples": 20, "measure": "shuffle", "version": 2},
-        "share": share,
-        "results": results,
-    }
-    (run / "order").mkdir()
-    (run / "order" / f"shuffle-{digest}.json").write_text(json.dumps(content), encoding="utf-8")
-    (run / "order" / "shuffle-damaged.json").write_text("{", encoding="utf-8")
-    network = run if share == 100 else run / "snapshots" / "50.safetensors"
-    assert relpos.order(network, overrides=["measure=shuffle", "examples=20"])["shuffle_gap"] == {
-        "all": 0.25
-    }
-    [entry] = kept(run, "shuffle")
-    assert (entry.share, entry.results) == (share, results)
-    assert len(list((tmp_path / "order").glob("shuffle-*/results.json"))) == 1
 
 
 def test_the_course_shows_kept_results_of_snapshots_without_weights(trained, monkeypatch, tmp_path):

@@ -22,7 +22,6 @@ def run(folder: Path, state: str) -> None:
         "config.yaml",
         "metrics.jsonl",
         "model/model.safetensors",
-        "order/shuffle-1.json",
         "results.json",
         "log.txt",
     ):
@@ -48,7 +47,7 @@ def test_finished_runs_are_packed_without_weights_and_without_what_names_a_machi
         for path in (tmp_path / "again").rglob("*")
         if path.is_file()
     }
-    names = "config.yaml", "metrics.jsonl", "order/shuffle-1.json", "record.json", "results.json"
+    names = "config.yaml", "metrics.jsonl", "record.json", "results.json"
     assert sorted(packed) == [
         f"{place}/{name}" for place in ("order/shuffle-a", "pretrain/a") for name in names
     ]

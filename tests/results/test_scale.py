@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from claims.made_up import ONE_PRETRAINING, by_seeds
+from pretend import measured
 from relpos.claims.contrasts import Contrasts
-from relpos.files import write_json
 from relpos.results import values
 from relpos.results.gain import Contrast
 from relpos.results.scale import Scales, scales
 from relpos.results.values import GLUE
 from relpos.runs.run import read_record
-from relpos.stages.measure import VERSION
 from relpos.tables.experiment import experiments, load, pilot_seeds
 from relpos.tables.plan import PlannedRow, plan_table
 from tables.small_data import finish, write_experiment
@@ -171,11 +170,10 @@ def test_a_run_with_a_damaged_record_is_in_no_scale(rows, capsys):
     }
 
 
-def test_shuffle_gaps_that_were_kept_beside_the_runs_are_read(rows, capsys):
+def test_shuffle_gaps_that_were_measured_of_the_runs_are_read(rows, capsys):
     for row in rows:
         finish_row(row)
-    folder = rows[1].pretrainings[0].path / "order"
-    meaning = {"measure": "shuffle", "version": VERSION, "examples": 100}
+    network = rows[1].pretrainings[0].path
     by_example = {"all": [1.0], "predicted": [1]}
     for share, gap in ((100, 0.75), (50, 0.25)):
         results = {
@@ -183,9 +181,9 @@ def test_shuffle_gaps_that_were_kept_beside_the_runs_are_read(rows, capsys):
             "shuffle_gap_intervals": {"all": [0.0, 1.0]},
             "by_example": by_example,
         }
-        content = {"meaning": meaning, "share": share, "results": results}
-        write_json(folder / f"shuffle-{share}.json", content)
-    (folder / "shuffle-damaged.json").write_text("{", encoding="utf-8")
+        measured(network, "shuffle", results, examples=100, share=share)
+    damaged = measured(network, "shuffle", {}, examples=7)
+    (damaged / "results.json").write_text("{", encoding="utf-8")
     (found,) = read(ROWS)
     # at the end, not at the snapshot
     assert by_seeds(found.values["fixed"]["order"]) == {(0, 0): 0.75}

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pretend import measured
 from relpos.files import write_json, write_text
 from relpos.results.values import GAP, LOSS, by, read, select
 from relpos.runs.run import Run, read_record
@@ -75,8 +76,6 @@ def test_answers_that_were_kept_are_found(row):
 
 
 def test_snapshots_are_lines_of_their_own(row):
-    from relpos.stages.measure import VERSION
-
     for percent, gap in ((50, 0.25), (100, 0.75)):
         results = {
             "shuffle_gap": {"all": gap},
@@ -84,12 +83,7 @@ def test_snapshots_are_lines_of_their_own(row):
             "heldout_loss": 3.0 + gap,
             "by_example": {"all": [gap], "predicted": [1]},
         }
-        content = {
-            "meaning": {"measure": "shuffle", "version": VERSION, "examples": 9},
-            "share": percent,
-            "results": results,
-        }
-        write_json(row.pretrainings[0].path / "order" / f"shuffle-{percent}.json", content)
+        measured(row.pretrainings[0].path, "shuffle", results, examples=9, share=percent)
     values = read()
     assert {each.percent: each.value for each in select(values, column=GAP)} == {
         50: 0.25,
@@ -103,8 +97,6 @@ def test_snapshots_are_lines_of_their_own(row):
 
 
 def test_the_loss_has_the_examples_that_were_kept_with_the_gap_and_of_no_other_measure(row):
-    from relpos.stages.measure import VERSION
-
     of_each = {"loss": [6.0, 4.0], "all": [1.0, 2.0], "predicted": [2, 2], "document": [0, 0]}
     shuffled = {
         "shuffle_gap": {"all": 0.75},
@@ -118,13 +110,8 @@ def test_the_loss_has_the_examples_that_were_kept_with_the_gap_and_of_no_other_m
         "mirror_gap_interval": [0.0, 9.0],
         "mirror_gap_by_example": of_each,
     }
-    for measure, results in {"shuffle": shuffled, "mirror": mirrored}.items():
-        content = {
-            "meaning": {"measure": measure, "version": VERSION, "examples": 2},
-            "share": 100,
-            "results": results,
-        }
-        write_json(row.pretrainings[0].path / "order" / f"{measure}-0.json", content)
+    measured(row.pretrainings[0].path, "shuffle", shuffled, examples=2)
+    measured(row.pretrainings[0].path, "mirror", mirrored, examples=2)
     [loss] = select(read(measured=("shuffle", "mirror")), column=LOSS)
     assert loss.figure is not None
     assert (loss.value, loss.figure.examples, loss.figure.documents) == (3.0, 2, [0, 0])

@@ -2,7 +2,7 @@
 
 A measurement is a run like others: its input is the run of the network, its meaning the measure
 with its dials and, of a snapshot, the share of the steps. `kept` reads what such runs have
-measured, and what was kept in the network's own folder before measurements were runs.
+measured.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Literal
 
 from relpos.config.schema import RunConfig, Speed
 from relpos.errors import one_line, say
-from relpos.files import digest, write_json
+from relpos.files import write_json
 from relpos.measures.measure import Measure, chosen
 from relpos.measures.sample import Sample, is_toy, reads_toy
-from relpos.readers import Plain, check_recorded, fitted, read_json, unsealed
+from relpos.readers import Plain, check_recorded, fitted, read_json
 from relpos.runs.networks import of_run
 from relpos.runs.run import Run, read_record, runs_root
 from relpos.runs.shelf import END
@@ -97,36 +97,23 @@ class MeasureStage(Run):
         return measure
 
     def work(self) -> Plain:
-        """Measures the network, unless results of this meaning were kept in its folder."""
-        results = self._taken_over()
-        if results is None:
-            network = of_run(self.inputs["network"].path)
-            if self.config.share != END:
-                network = network.at(self.config.share)
-            speed = self.config.speed
-            sample = Sample(network, speed.accelerator != "cpu", speed.threads)
-            results = self.measure.measure(sample)
+        """Measures the network."""
+        network = of_run(self.inputs["network"].path)
+        if self.config.share != END:
+            network = network.at(self.config.share)
+        speed = self.config.speed
+        sample = Sample(network, speed.accelerator != "cpu", speed.threads)
+        results = self.measure.measure(sample)
         write_json(self.path / RESULTS, results)
         return figures(self.measure, results)
 
     def results(self) -> Plain | None:
-        """What was measured, or what was kept for this before measurements were runs; None where
-        there is neither.
+        """What was measured; None where the run is not finished.
 
         Raises:
             RelposError: the file of a finished run is gone or damaged.
         """
-        return _read(self.path) if self.state == "finished" else self._taken_over()
-
-    def _taken_over(self) -> Plain | None:
-        share = self.config.share
-        meaning = {key: self.meaning[key] for key in self.meaning.keys() - {"share"}}
-        weights = "model" if share == END else str(share)
-        name = f"{meaning['measure']}-{digest([meaning, weights])}.json"
-        path = self.inputs["network"].path / "order" / name
-        if path.is_file() and (entry := _entry(path, meaning["measure"])):
-            return entry.results
-        return None
+        return _read(self.path) if self.state == "finished" else None
 
 
 def figures(measure: Measure, results: Plain) -> dict[str, float]:
@@ -142,41 +129,26 @@ def figures(measure: Measure, results: Plain) -> dict[str, float]:
 
 def kept(network: Path, measure: str) -> list[KeptResults]:
     """A measure's results of the network in a run's folder and of its snapshots, sorted by share;
-    damaged ones are named on stderr and left out."""
-    before = (network / "order").glob(f"{measure}-*.json")
+    without those of another version of the code and, with a line on stderr, without damaged
+    ones."""
+    entries: list[KeptResults] = []
     name = escape(network.resolve().name)
-    runs = (runs_root() / MeasureStage.stage).glob(f"{measure}-{name}-*")
-    # Results of before that were taken over by a run stand in both places.
-    distinct = {}
-    for place in (*sorted(before), *sorted(runs)):
-        if entry := _entry(place, measure):
-            distinct[digest([entry.meaning, entry.share])] = entry
-    return sorted(distinct.values(), key=lambda entry: entry.share)
-
-
-def _entry(place: Path, measure: str) -> KeptResults | None:
-    """The results of a finished measurement, by its folder; or by their file those that earlier
-    versions kept as `order/MEASURE-HASH.json` in the folder of the network's run. None where
-    another version of the code has computed them and, with a line on stderr, where they are
-    damaged."""
-    try:
-        if place.is_dir():
-            record = read_record(place)
-            if record.state != "finished":
-                return None
+    for folder in sorted((runs_root() / MeasureStage.stage).glob(f"{measure}-{name}-*")):
+        try:
+            record = read_record(folder)
             meaning = dict(record.meaning)
             content = {"share": meaning.pop("share", END), "meaning": meaning}
-            content["results"] = _read(place)
+            if record.state != "finished" or meaning.get("version") != VERSION:
+                continue
+            entry: KeptResults = fitted(content | {"results": _read(folder)}, KeptResults)
+            figures(chosen([measure])[0], entry.results)
+        # Whatever they raise, whoever reads them later would raise.
+        except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
+            why = one_line(error).removeprefix(f"{folder}: ")
+            say(f"relpos: damaged results {folder}: delete it to measure anew ({why})")
         else:
-            content = unsealed(read_json(place, dict), str(place))
-        entry: KeptResults = fitted(content, KeptResults)
-        figures(chosen([measure])[0], entry.results)
-    # Whatever they raise, whoever reads them later would raise.
-    except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
-        why = one_line(error).removeprefix(f"{place}: ")
-        say(f"relpos: damaged results {place}: delete it to measure anew ({why})")
-        return None
-    return entry if entry.meaning.get("version") == VERSION else None
+            entries.append(entry)
+    return sorted(entries, key=lambda entry: entry.share)
 
 
 def _read(folder: Path) -> Plain:
