@@ -47,10 +47,6 @@ class Pattern:
     low: Float[Tensor, "heads 2*n-1"]
     high: Float[Tensor, "heads 2*n-1"]
 
-    @property
-    def length(self) -> int:
-        return self.matrix.shape[-1]
-
 
 @torch.no_grad()
 def pattern(
@@ -75,10 +71,9 @@ def pattern(
         raise RelposError(f"layer={layer + 1}: there are {encoder.shape.layers}")
     ids = random_ids(encoder, SEQUENCES, length)
     n = ids.shape[1]
-    calls = [call for call in record(encoder, ids) if call.layer == layer]
-    if not calls:
+    call = next((call for call in record(encoder, ids) if call.layer == layer), None)
+    if call is None:
         return None
-    call = calls[0]
     parts = {TERMS: added(call.terms, n), TURNED: _turned(position, call, n, trained)}
     if filled := {source: part for source, part in parts.items() if part is not None}:
         return _summarised(reduce(torch.add, filled.values()), call, " + ".join(filled))
@@ -183,7 +178,7 @@ def panels(above: Axes, below: Axes, drawn: Pattern, head: int) -> AxesImage:
     matrix, mean, low, high = (
         part[head].numpy() for part in (drawn.matrix, drawn.mean, drawn.low, drawn.high)
     )
-    offsets = range(1 - drawn.length, drawn.length)
+    offsets = range(1 - len(matrix), len(matrix))
     below.fill_between(offsets, low, high, color="0.85", linewidth=0)
     below.plot(offsets, mean, linewidth=1, color="0.15")
     below.axvline(0, color="0.7", linewidth=0.5, zorder=0)

@@ -218,12 +218,16 @@ def _restore_evaluation(
 def _trainer(run: Run, parts: Parts, evaluations: int, start: Start) -> pl.Trainer:
     """Lightning's trainer with our checkpoints, and in the first process with loggers, snapshots
     and a bar."""
-    module, group, config, speed = (
-        parts.module,
-        parts.module.group,
-        _config(run),
-        _config(run).speed,
-    )
+    module, config, speed = parts.module, _config(run), _config(run).speed
+    group = module.group
+    devices: list[int] | int = 1
+    # Each process its own GPU. Modulo, because srun may show each its own alone, as number 0.
+    if group.world > 1 and speed.accelerator != "cpu" and torch.cuda.is_available():
+        devices = [group.local % torch.cuda.device_count()]
+    switches: dict[str, Any] = asdict(config.trainer)
+    if name := config.trainer.profiler:
+        profiler = {"simple": SimpleProfiler, "advanced": AdvancedProfiler}[name]
+        switches |= {"profiler": profiler(dirpath=run.path, filename="profile")}
     # What is to be kept of a step comes before checkpointing, which may stop at this step.
     callbacks: list[pl.Callback] = (
         [Kept(run.path / trunk.FOLDER, start.keeps)] if start.keeps else []
@@ -243,7 +247,7 @@ def _trainer(run: Run, parts: Parts, evaluations: int, start: Start) -> pl.Train
         ]
     return pl.Trainer(
         accelerator=speed.accelerator,
-        devices=_device(speed.accelerator, group),
+        devices=devices,
         max_steps=module.steps,
         logger=loggers,
         callbacks=callbacks,
@@ -263,17 +267,8 @@ def _trainer(run: Run, parts: Parts, evaluations: int, start: Start) -> pl.Train
         enable_model_summary=False,
         default_root_dir=run.path,
         log_every_n_steps=config.log_every,
-        **_switches(run),
+        **switches,
     )
-
-
-def _switches(run: Run) -> dict[str, Any]:
-    """Lightning's own switches; a profiler writes into the run's folder."""
-    switches = asdict(_config(run).trainer)
-    if name := switches.get("profiler"):
-        profiler = {"simple": SimpleProfiler, "advanced": AdvancedProfiler}[name]
-        switches["profiler"] = profiler(dirpath=run.path, filename="profile")
-    return switches
 
 
 def tell_of_precision(precision: str, device: torch.device) -> None:
@@ -328,15 +323,14 @@ def microbatch_of(run: Run, encoder: Encoder, group: Group) -> int:
     is none, half of that.
     """
     config = _config(run)
-    speed = _config(run).speed
-    asked = speed.microbatch
-    accelerator = speed.accelerator
-    if asked != "auto":
-        return int(asked)
+    if config.speed.microbatch != "auto":
+        return config.speed.microbatch
     recorded = [start["microbatch"] for start in _starts_with(run, "microbatch", group.world)]
     failed = [start["out_of_memory"] for start in _starts_with(run, "out_of_memory", group.world)]
     if not failed:
-        return recorded[0] if recorded else fitting_microbatch(encoder, config.length, accelerator)
+        if recorded:
+            return int(recorded[0])
+        return fitting_microbatch(encoder, config.length, config.speed.accelerator)
     # A micro-batch that was recorded and has not failed gives the same bits as before; a new one
     # does not.
     fitting = next(
@@ -361,13 +355,6 @@ def recorder_of(run: Run, encoder: Encoder, group: Group) -> Callable[[], Record
         if speed.graphs and alone and speed.accelerator != "cpu" and torch.cuda.is_available()
         else None
     )
-
-
-def _device(accelerator: str, group: Group) -> Any:
-    """One device a process: its own GPU, where there are GPUs."""
-    # Modulo, because srun may show each process its own GPU alone, as number 0.
-    several_gpus = group.world > 1 and accelerator != "cpu" and torch.cuda.is_available()
-    return [group.local % torch.cuda.device_count()] if several_gpus else 1
 
 
 def interval(steps: int, evaluations: int) -> int:

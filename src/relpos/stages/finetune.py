@@ -24,7 +24,7 @@ from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.task_batches import TuningSteps
 from relpos.data.tasks import Task, authors_steps
 from relpos.errors import RelposError, nearest, refuse_unknown
-from relpos.model.architecture import Architecture, ClassifierKind, Size
+from relpos.model.architecture import Architecture, ClassifierKind
 from relpos.model.build import classifier_on
 from relpos.model.encoder import encoder_of
 from relpos.model.heads import Classifier
@@ -242,9 +242,6 @@ class FinetuneStage(TrainingStage):
     def architecture(self) -> Architecture:
         before = self.start.architecture()
         return replace(before, position=changed_position(before.position, self.config.change))
-
-    def size(self) -> Size:
-        return self.start.size()
 
     def model(self) -> Classifier:
         """A classifier on the encoder that the run starts from. Its output layer is drawn from

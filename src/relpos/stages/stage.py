@@ -11,7 +11,7 @@ import torch
 from relpos.config.schema import Kernel, TrainingConfig
 from relpos.errors import RelposError
 from relpos.files import digest
-from relpos.model.architecture import Architecture, Size
+from relpos.model.architecture import Architecture
 from relpos.model.build import build, count, without_memory
 from relpos.model.encoder import encoder_of
 from relpos.model.heads import Classifier, MaskedLM
@@ -60,10 +60,6 @@ class Stage(Run):
     def architecture(self) -> Architecture:
         """That of the network that is trained, or that the user named, without its head."""
         raise NotImplementedError
-
-    def size(self) -> Size:
-        """The sizes of that network, by which its operations are counted."""
-        return self.architecture().size
 
     def model(self) -> MaskedLM | Classifier:
         """The network before its first step."""
@@ -114,7 +110,8 @@ class TrainingStage(Stage):
         return 0, 0.0
 
     def phases(self) -> list[tuple[float, float]]:
-        size, steps, (vocabulary, head) = self.size(), self.steps(), self.expected()
+        size, steps = self.architecture().size, self.steps()
+        vocabulary, head = self.expected()
         return [
             # Three: the backward pass has two matrix products for each one of the forward pass.
             (share * steps * batch * length, 3.0 * forward(size, length, vocabulary, head))
