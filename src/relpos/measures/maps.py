@@ -113,9 +113,10 @@ class Profiles(Measure):
         yield Drawing(f"profiles-{name}-layer{self.layer}", rows, figure)
         parameters = []
         for number, fit in enumerate(fits, 1):
-            for s, numbers in enumerate(zip(fit.amplitude, fit.sharpness, fit.centre, strict=True)):
-                row = {"head": number, "function": s + 1}
-                row |= zip(("amplitude", "sharpness", "centre"), map(float, numbers), strict=True)
+            for s in range(self.functions):
+                row: Plain = {"head": number, "function": s + 1}
+                for key in ("amplitude", "sharpness", "centre"):
+                    row[key] = float(getattr(fit, key)[s])
                 parameters.append(row | {"constant": fit.constant, "r2": fit.r2})
         yield Drawing(f"fits-{name}-layer{self.layer}", parameters)
 
