@@ -80,4 +80,4 @@ def test_a_network_with_other_layers_or_shuffled_text_is_in_no_figure(override):
     finish(plan(compose("pretrain", ["position=absolute", "size=tiny", override])), METRICS)
     assert main(["analyze", "wennberg2021"]) == 1
     page = runs_root() / "analysis" / "wennberg2021" / "README.md"
-    assert page.read_text().count("Missing") == 4
+    assert page.read_text().count("Missing") == 5

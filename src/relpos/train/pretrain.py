@@ -50,11 +50,13 @@ class Pretraining(Training):
         self.peak: float | None = None
         self.result: dict[str, float] = {}
         self.evaluated: int | None = None  # the step of `result`
+        self.chosen = 0.0  # tokens so far
 
     def on_train_start(self) -> None:
-        """Looks up what the device can do."""
+        """What came before a checkpoint is not known any more."""
         super().on_train_start()
         self.peak = peak(self.device, self.precision)
+        self.chosen = math.inf if self.global_step else 0.0
 
     def losses(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
         """The sum of the losses of a micro-batch and the number of tokens predicted right, by the
@@ -83,6 +85,12 @@ class Pretraining(Training):
         """Loss and accuracy per chosen token, and real tokens (padding not counted) per second;
         `mfu`, the share of their operations in what the devices can do at most, where that is
         known."""
+        self.chosen += sums["chosen"]
+        if not self.chosen and self.global_step == self.steps:
+            raise RelposError(
+                f"nothing was learned: in {self.steps} steps no token was masked; give longer "
+                f"texts or a larger batch"
+            )
         chosen = max(1.0, sums["chosen"])  # in few short examples none may be chosen
         speed = sums["tokens"] / sums["seconds"]
         result = {
