@@ -101,7 +101,8 @@ for (scale, row), by_rate in values.items():
         seed: {"loss": loss, "order": ways[scale].get(at)}.get(measure, score(at))
         for seed, (loss, at) in chosen.items()
     }
-    scales[scale][row] = {seed: value for seed, value in known.items() if value is not None}
+    if measured := {seed: value for seed, value in known.items() if value is not None}:
+        scales[scale][row] = measured
     gains[scale][row] = float(np.mean([loss for loss, _ in chosen.values()]))
 
 
