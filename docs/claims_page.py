@@ -11,6 +11,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from relpos.tables.render.cells import with_minus
+
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "experiments" / "results"
 PAGE = DOCS / "claims.md"
@@ -161,7 +163,7 @@ def _short(figures: str) -> str:
         if not re.match(r"these pairs alone|±|below 5|position param", part)
     ]
     shown = "; ".join(re.sub(r"(\[[^]]*\]) over .*", r"\1", part) for part in parts)
-    return re.sub(r"(?<=[ [])-(?=\d)", "−", shown)
+    return with_minus(shown)
 
 
 def _capital(text: str) -> str:

@@ -90,7 +90,7 @@ def submit(*overrides: str) -> int:
 
 
 def inside(runs: Path) -> dict[str, str]:
-    with zipfile.ZipFile(runs / "tables" / "t" / "submissions" / "composite_key.zip") as archive:
+    with zipfile.ZipFile(runs / "tables" / "t" / "submissions" / "composite key.zip") as archive:
         return {name: archive.read(name).decode() for name in archive.namelist()}
 
 
@@ -101,7 +101,7 @@ def test_the_layout_is_the_official_one():
 def test_all_eleven_files_come_from_the_best_dev_runs(predicted, capsys):
     assert submit() == 0
     assert capsys.readouterr().out.strip() == str(
-        predicted / "tables" / "t" / "submissions" / "composite_key.zip"
+        predicted / "tables" / "t" / "submissions" / "composite key.zip"
     )
     files = inside(predicted)
     assert set(files) == {f"{file}.tsv" for file in OFFICIAL}

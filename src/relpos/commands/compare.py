@@ -30,7 +30,7 @@ from relpos.tables.comparison import with_comparisons
 from relpos.tables.experiment import Experiment
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.render import pictures, text
-from relpos.tables.render.cells import MINUS, MISSING, SideTable
+from relpos.tables.render.cells import MISSING, SideTable, with_minus
 from relpos.tables.render.view import view_of
 from relpos.tables.rows import order_columns, rows_of
 from relpos.tables.table import Row, Table
@@ -275,7 +275,7 @@ def losses_table(values: Mapping[str, Sequence[Value]]) -> SideTable:
         gained = gain(scale, (name, first), LOSS)
         text = MISSING
         if gained and name != first:
-            text = re.sub(r"(?<=[ [])-(?=\d)", MINUS, gained.text)
+            text = with_minus(gained.text)
         lines.append((name, [f"{loss:.4f}", text]))
     return SideTable("held-out loss", ["nats per token", f"less than {first}"], lines)
 

@@ -94,8 +94,8 @@ def uncounted(content: Plain) -> list[str]:
         hint = f"{counted}={task[key]} sets it"
         if key == "epochs":
             hint = "steps=null counts epochs"
-        said = f"{key}: {task[key]} of task {task['name']} does not count here"
-        lines.append(f"{said}: the recipe says {counted}={value}; {hint}")
+        setting = f"{key}: {task[key]} of task {task['name']}"
+        lines.append(f"{setting} does not count here: the recipe says {counted}={value}; {hint}")
     return lines
 
 

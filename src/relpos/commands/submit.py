@@ -9,10 +9,10 @@ for MNLI-m.
 from __future__ import annotations
 
 import csv
-import re
 import zipfile
 from dataclasses import dataclass
 from importlib.resources import files
+from urllib.parse import quote
 
 from relpos.errors import RelposError, say
 from relpos.files import replacing
@@ -67,8 +67,8 @@ def submit(table: str, row: str, allow_missing: bool) -> str:
     folder, content = written(table)
     of_row = content.row(row)
     texts = _gather(of_row, allow_missing)
-    file_name = re.sub(r"[^\w.+-]+", "_", of_row.name)
-    path = folder / "submissions" / f"{file_name}.zip"
+    # No two rows have the same file, as `a b` and `a_b` had if blanks were replaced.
+    path = folder / "submissions" / f"{quote(of_row.name, safe=' +')}.zip"
     with (
         replacing(path) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,

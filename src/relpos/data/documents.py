@@ -258,7 +258,7 @@ def portions(paragraphs: Iterable[str]) -> Iterator[str]:
         yield "\n\n".join(portion)
 
 
-def told(
+def with_progress(
     documents: Iterable[Document],
     progress: Callable[[int], None],
 ) -> Iterator[Document]:

@@ -7,7 +7,7 @@ generator, no state.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -82,9 +82,27 @@ class Objective:
     """Examples as they stand in the text → what is predicted. A row of the result depends only on
     the seed, the training's step, the row's key and its ids."""
 
-    def __call__(self, *batch: Any, **more: Any) -> Predicted:
-        """What is predicted of the examples that `Unmasked` describes."""
-        return self.of(Unmasked(*batch, **more))
+    def __call__(
+        self,
+        input_ids: Tensor,
+        lengths: Tensor,
+        keys: Tensor,
+        seed: int,
+        vocabulary: int,
+        marks: Marks = OURS,
+        step: int = 0,
+    ) -> Predicted:
+        return self.of(
+            Unmasked(
+                input_ids,
+                lengths,
+                keys,
+                seed,
+                vocabulary,
+                marks,
+                step,
+            )
+        )
 
     def of(self, batch: Unmasked) -> Predicted:
         """What is predicted of these examples."""

@@ -181,12 +181,12 @@ def _of_texts(scale: Scale, rows: Sequence[str], columns: Sequence[str]) -> str:
         return ""
     of_rows = [scale.values[row][columns[0]] for row in rows]
     figures = [[value.figure for value in values if value.figure] for values in of_rows]
-    parts = [[each.parts for each in some if each.parts is not None] for some in figures]
+    parts = [[figure.parts for figure in of_row if figure.parts is not None] for of_row in figures]
     sizes = {tuple(sizes) for _, sizes in chain(*parts)}
     if len(sizes) != 1 or [*map(len, parts)] != [*map(len, of_rows)]:
         return ""
     ours, theirs = (np.mean([nats for nats, _ in of_row], 0) for of_row in parts)
-    documents = next((each.documents for each in chain(*figures) if each.documents), None)
+    documents = next((figure.documents for figure in chain(*figures) if figure.documents), None)
     over = clustered(ours - theirs, np.array(sizes.pop()), documents)
     units = "documents" if documents else "examples"
     return f"; ±{over.high - over.value:.3f} over {over.n:,} held-out {units}"

@@ -222,8 +222,9 @@ def _from_path(name: str, path: Path, store: Path | None) -> Network:
         run = of_run(run_of(path))
         return replace(run, name=f"{run.name} at {path.stem} %", weights=path)
     # RUN/model stands for its run, by whose record the text and the results are known.
-    if read_record(run_of(path)):
-        return of_run(run_of(path))
+    for folder in (path, run_of(path.resolve())):
+        if read_record(folder):
+            return of_run(folder)
     folder = path / "model" if (path / "model").is_dir() else located(name)
     if is_published(folder):
         # Some checkpoints say null, -1 or nothing about how long their inputs may be.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from relpos.config.compose import resolved
 from relpos.config.schema import RunConfig
-from relpos.data.documents import told
+from relpos.data.documents import with_progress
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store, tell, write_store
 from relpos.places import text_place
@@ -55,7 +55,7 @@ class StoreStage(Stage):
         with reading(f"encoding text for {self.name}", source.characters()) as progress:
             pieces = load_tokenizer(self.inputs["tokenizer"].path)
             how = {"shuffle": source.shuffle, "alike": source.alike}
-            documents = told(source.documents(), progress)
+            documents = with_progress(source.documents(), progress)
             write_store(documents, pieces, folder, self.config.heldout, **how)
         self.refuse_changed()
         written = Store(folder)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relpos.config.schema import Pieces, RunConfig
-from relpos.data.documents import told
+from relpos.data.documents import with_progress
 from relpos.data.filehash import described
 from relpos.data.published_tokenizer import adopt, load_tokenizer
 from relpos.data.tokenizer import train_tokenizer
@@ -80,7 +80,7 @@ class TokenizerStage(Stage):
         source = self.source()
         with reading(f"reading text for {self.name}", source.characters()) as progress:
             train_tokenizer(
-                told(source.documents(), progress),
+                with_progress(source.documents(), progress),
                 folder,
                 config.vocabulary,
                 sample=config.sample,

@@ -3,6 +3,7 @@ GLUE server's, differences to the baseline row, losses at other lengths."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
@@ -198,8 +199,8 @@ def delta(column: Column) -> str:
 
 
 def learnt(column: Column) -> str:
-    """`+3.2 (1.0 to 5.4)`: what a row has above the one that was not pre-trained; empty where that is
-    unknown."""
+    """`+3.2 (1.0 to 5.4)`: what a row has above the one that was not pre-trained; empty where that
+    is unknown."""
     if column.learnt is None:
         return ""
     text = signed(column.learnt, column.decimals)
@@ -230,6 +231,15 @@ def signed(value: float | None, decimals: int = 1) -> str:
     if value is not None and round(value, decimals) > 0:
         return f"+{text}"
     return text
+
+
+def with_minus(text: str) -> str:
+    """A line of figures, as of claims, with minus signs in front of its numbers.
+
+    >>> with_minus("a − b -0.1 [-1.0, +0.8] over 2 pre-training seeds")
+    'a − b −0.1 [−1.0, +0.8] over 2 pre-training seeds'
+    """
+    return re.sub(r"(?<=[ [])-(?=\d)", MINUS, text)
 
 
 def title(column: str, default: str | None = None) -> str:

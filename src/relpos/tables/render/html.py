@@ -109,7 +109,7 @@ class Panel:
         answers: list[float] = []
         for score in column.scores:
             beside = (*(score.interval or ()), score.mean, score.printed)
-            numbers += [*score.values, *(each for each in beside if each is not None)]
+            numbers += [*score.values, *(number for number in beside if number is not None)]
             if score.majority is not None:
                 answers.append(score.majority)
         low, high = min(numbers, default=0.0), max(numbers, default=1.0)
