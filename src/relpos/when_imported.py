@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
@@ -64,7 +63,7 @@ def import_quickly() -> None:
     when_imported("lightning_utilities.core.imports", pretend)
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Finds one module as the other finders do, and makes its loader call a function at the end."""
 
     def __init__(self, module: str, call: Callable[[], object]) -> None:

@@ -119,6 +119,16 @@ def test_removal_takes_the_order_away_and_every_variant_is_measured():
     assert intact["output_distance"] == 0 < removed["output_distance"]
 
 
+def test_a_network_without_a_table_is_refused_before_a_head_is_trained():
+    class Wordless(Made):
+        def texts(self, *_: object) -> torch.Tensor:
+            raise AssertionError("a text was read")
+
+    encoder = model_of("rope").encoder
+    with pytest.raises(RelposError, match="Rope is more than a table of position embeddings"):
+        drawn(Removal(), [Wordless(Network("rope-net", Path(), Path()), model_=encoder)])
+
+
 def test_a_head_is_trained_while_the_encoder_stays_as_it_is():
     model = model_of("absolute").float()
     before = {name: value.clone() for name, value in model.encoder.state_dict().items()}

@@ -108,6 +108,14 @@ class Removal(Measure):
 
     def _with_head(self, sample: Sample) -> MaskedLM:
         model = sample.any_model
+        encoder = encoder_of(model)
+        # What cannot be measured is refused before a head is trained, which takes minutes.
+        if encoder.causal:
+            raise RelposError(
+                f"{sample.network.name}: a causal network has no masked tokens, "
+                f"whose loss `removal` measures"
+            )
+        fold_positions(copy.deepcopy(encoder))
         if not isinstance(model, MaskedLM):
             try:
                 texts = sample.texts(self.head_texts, self.length, "train")
@@ -115,12 +123,7 @@ class Removal(Measure):
                 raise NothingToMeasure(
                     f"{error} (a head that predicts words is trained on it: this network has none)"
                 ) from error
-            model = train_head(encoder_of(model), texts, sample.tokenizer)
-        if model.encoder.causal:
-            raise RelposError(
-                f"{sample.network.name}: a causal network has no masked tokens, "
-                f"whose loss `removal` measures"
-            )
+            model = train_head(encoder, texts, sample.tokenizer)
         return model
 
     def drawn(self, name: str, results: Plain) -> Iterator[Drawing]:
