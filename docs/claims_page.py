@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
@@ -32,7 +33,7 @@ BEHIND = """
 Intervals are 95 %, over pre-training seeds; differences below 0.02 nats of loss and 0.05 of shuffle gap count as none.
 *On the plateau* is a row that has not left the [bag-of-words plateau](tables.md#the-plateau). *Not run*: no runs of
 these rows in this measure. *Not tested*: no judgement, and the entry says what would test it. `relpos claims` prints
-degrees of freedom, the intervals of the pairs alone, errors over held-out text, and every figure of smaller scales.
+degrees of freedom, the intervals of the pairs alone, errors over held-out text, and every figure of the other scales.
 """
 
 
@@ -131,7 +132,8 @@ def _entry(name: str, variants: dict[str, dict[str, Any]]) -> str:
 
 
 def _findings(claim: dict[str, Any], measure: str) -> str:
-    """A line with the figures at the scale of the headline, and one with the verdicts at others."""
+    """A line with the figures at the scale of the headline, and one with how many other scales have
+    which verdict."""
     found = [each for each in claim["findings"] if each["verdict"] != NOT_RUN]
     heads = [each for each in found if each["scale"] == claim["scale"]]
     others = [each for each in found if each["scale"] != claim["scale"]]
@@ -142,12 +144,10 @@ def _findings(claim: dict[str, Any], measure: str) -> str:
         lines.append(
             f"- **{_capital(_word(each['word']))}** ({where}): {_short(each['figures'])}{takes}\n"
         )
-    by_word: dict[str, list[str]] = {}
-    for each in others:
-        by_word.setdefault(_word(each["word"]), []).append(each["scale"])
-    if by_word:
-        said = "; ".join(f"{word} at {' and '.join(scales)}" for word, scales in by_word.items())
-        lines.append(f"- Elsewhere{f' in {measure}' * bool(measure)}: {said}\n")
+    if others:
+        counts = Counter(_word(each["word"]) for each in others)
+        said = ", ".join(f"{word} at {count}" for word, count in counts.items())
+        lines.append(f"- Other scales{f' in {measure}' * bool(measure)}: {said}\n")
     return "".join(lines)
 
 

@@ -162,8 +162,6 @@ class TuningSteps(IterableDataset[TuningStep]):
 
     def __iter__(self) -> Iterator[TuningStep]:
         lengths = self.encoded.lengths
-        room = self.microbatch * self.encoded.length
-        shapes = Shapes.of(lengths, self.encoded.length, room)
         steps_an_epoch = -(-len(lengths) // self.batch)
         batches = list[Tensor]()
         for index in range(self.start, self.stop):
@@ -172,18 +170,28 @@ class TuningSteps(IterableDataset[TuningStep]):
                 batches = epoch_batches(len(lengths), self.seed, epoch, self.batch)
             rows = batches[place]
             step = TuningStep(index, [], len(rows))
-            parts: Iterable[tuple[Tensor, int | None, Tensor | None]]
-            if self.few_shapes:
-                parts = shapes.deal(lengths[rows])
-            else:
-                parts = ((part, None, None) for part in passes(lengths[rows], room))
-            for part, n, held in parts:
+            for part, n, held in self._dealt(lengths[rows]):
                 microbatch = collate(self.encoded, rows[part], n)
                 microbatch["keys"] = counter_hash(index, rows[part])
                 if held is not None:
                     microbatch["held"] = held
                 step.microbatches.append(microbatch)
             yield step
+
+    def _dealt(self, lengths: Tensor) -> Iterable[tuple[Tensor, int | None, Tensor | None]]:
+        """The passes of a step, as `Shapes.deal` has them; without few shapes a pass has the
+        columns that its rows need, and all its places are computed."""
+        if self.few_shapes:
+            return self._shapes.deal(lengths)
+        return ((part, None, None) for part in passes(lengths, self._room))
+
+    @property
+    def _room(self) -> int:
+        return self.microbatch * self.encoded.length
+
+    @cached_property
+    def _shapes(self) -> Shapes:
+        return Shapes.of(self.encoded.lengths, self.encoded.length, self._room)
 
 
 def evaluation_batches(encoded: Encoded, batch: int) -> Iterator[dict[str, Tensor]]:
