@@ -119,6 +119,9 @@ def test_params_prints_json_and_the_exact_total(relpos):
             "hydra/sweeper=ax is not installed: pip install hydra-ax-sweeper",
         ),
         (["finetune", "task={folder}/mood"], "Did you mean task={folder}/mood/task.yaml?"),
+        (["pretrain", "+logger.key=[SECRET"], "+logger.key=…: the value cannot be read."),
+        (["pretrain", "--logger.key=SECRET"], "write logger.key=…"),
+        (["pretrain", "logger={{_target_:x,key:SECRET}}"], "logger=…: the name of an option is"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_one(relpos, arguments, said, tmp_path):

@@ -93,6 +93,9 @@ def _status(arguments: list[str]) -> int:
         line = _line(error)
         if line is None:  # among others a pipe to a process of ours that breaks
             raise
+        for typed, shown in zip(arguments, without_keys(arguments), strict=True):
+            if shown != typed:  # a message goes into logs, too
+                line = line.replace(typed[len(shown) - 2 :], "=…")
         _say(line)
         return 1
     return status
