@@ -38,6 +38,8 @@ from relpos.tables.table import Table  # noqa: E402
 
 STAGED = ROOT / "build" / "pages"
 PICTURES = (".png", ".svg")
+NESTED = re.compile(r"^ {2,3}- ", re.MULTILINE)
+"""An item of a list in a list; Python-Markdown wants four spaces before it, or one list is made."""
 SORTED = "sorted.html"
 """The page of a table beside its Markdown, which the site turns into `table.html`."""
 GUIDE = ("commands", "tables", "measuring", "checkpoints", "attention", "lightning")
@@ -134,6 +136,13 @@ class Staged:
         # A search finds the guide before the log, which has more of every word.
         front = "---\nsearch:\n  boost: 4\n---\n\n" if path in GUIDE_PAGES else ""
         text = self.linked(path, (ROOT / path).read_text(encoding="utf-8"))
+        fences = [match.span() for match in FENCE.finditer(text)]
+
+        def indented(match: re.Match[str]) -> str:
+            in_code = any(start <= match.start() < end for start, end in fences)
+            return match[0] if in_code else "    - "
+
+        text = NESTED.sub(indented, text)
         folder = Path(path).parent
         if Path(path).name == "table.md" and (ROOT / folder / FILE).is_file():
             (STAGED / folder).mkdir(parents=True, exist_ok=True)

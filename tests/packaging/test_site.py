@@ -77,6 +77,15 @@ def test_no_link_is_dead(pages):
     assert dead == []
 
 
+def test_a_list_in_a_list_stays_in_it(site):
+    findings, mechanisms = (
+        (site / "docs" / f"{name}.html").read_text(encoding="utf-8")
+        for name in ("findings", "mechanisms")
+    )
+    assert re.search(r"<ol>((?!</ol>).)*<ul>", findings, re.DOTALL)
+    assert re.search(r"position=absolute</code>\s*<ul>", mechanisms)
+
+
 def test_nothing_is_loaded_from_elsewhere(pages):
     assert {
         address
