@@ -146,7 +146,7 @@ def _findings(claim: dict[str, Any], measure: str) -> str:
         )
     if others:
         counts = Counter(_word(each["word"]) for each in others)
-        said = ", ".join(f"{word} at {count}" for word, count in counts.items())
+        said = "; ".join(f"{word} at {count}" for word, count in counts.items())
         lines.append(f"- Other scales{f' in {measure}' * bool(measure)}: {said}\n")
     return "".join(lines)
 

@@ -94,8 +94,9 @@ def _status(arguments: list[str]) -> int:
         if line is None:  # among others a pipe to a process of ours that breaks
             raise
         for typed, shown in zip(arguments, without_keys(arguments), strict=True):
-            if shown != typed:  # a message goes into logs, too
-                line = line.replace(typed[len(shown) - 2 :], "=…")
+            # A message goes into logs, too; nothing is left of a word that shows all.
+            if value := typed.removeprefix(shown.removesuffix("…")):
+                line = line.replace(f"={value}", "=…")
         _say(line)
         return 1
     return status
