@@ -473,6 +473,13 @@ struct TapsCall {
   int64_t threads;
 };
 
+struct SumCall {
+  int64_t groups, rows, width;
+  const char* x;                     // (groups, rows, width)
+  float* out;                        // (groups, width)
+  int64_t threads;
+};
+
 struct LossCall {
   int64_t rows, width;
   char* logits;                      // (rows, width) without their bias; becomes softmax − one-hot
@@ -1084,6 +1091,30 @@ void run(const TapsCall& call, bool) {
   for (int64_t first = 0; first < call.width; first += LANES) grad_taps<T>(call, first);
 }
 
+constexpr int64_t SUMMED = 256, RUN = 64;  // columns and rows at once: a sum of sums, whose rounding does not grow with the rows
+
+template <class T>
+void sum_rows(const SumCall& call, int64_t group, int64_t first) {
+  const int64_t width = call.width, count = width - first < SUMMED ? width - first : SUMMED;
+  const T* x = reinterpret_cast<const T*>(call.x) + group * call.rows * width + first;
+  float* total = call.out + group * width + first;
+  for (int64_t c = 0; c < count; ++c) total[c] = 0.0f;
+  for (int64_t start = 0; start < call.rows; start += RUN) {
+    float sums[SUMMED] = {};
+    for (int64_t row = start; row < start + RUN && row < call.rows; ++row)
+#pragma omp simd
+      for (int64_t c = 0; c < count; ++c) sums[c] += load(x[row * width + c]);
+    for (int64_t c = 0; c < count; ++c) total[c] += sums[c];
+  }
+}
+
+template <class T>
+void run(const SumCall& call, bool) {
+  const int64_t parts = (call.width + SUMMED - 1) / SUMMED;
+#pragma omp parallel for schedule(static) num_threads(call.threads)
+  for (int64_t place = 0; place < call.groups * parts; ++place) sum_rows<T>(call, place / parts, place % parts * SUMMED);
+}
+
 template <class T>
 void run(const LossCall& call, bool) {
 #pragma omp parallel for schedule(static) num_threads(call.threads)
@@ -1172,6 +1203,7 @@ extern "C" {
 void relpos_attention(const AttentionCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_norm(const NormCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_loss(const LossCall* call, int half, int backward) { dispatch(call, half, backward); }
+void relpos_sum(const SumCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_product(const ProductCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_taps(const TapsCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_gelu(const GeluCall* call, int half, int backward) { dispatch(call, half, backward); }

@@ -24,7 +24,7 @@ from relpos.model.conv.base import NoConv
 from relpos.model.dropout import Draw, seed_dropout, transformed
 from relpos.model.kernels import compiled, proof, sweeps, sweeps_cpu
 from relpos.model.kernels.compiled import Addends, Rest, Three
-from relpos.model.kernels.sweeps_cpu import product
+from relpos.model.kernels.sweeps_cpu import product, sum_rows
 from relpos.model.position.base import Scheme, Terms, extend
 from relpos.model.precision import as_given, compute_dtype, rounded
 from relpos.model.shape import Shape, mapped
@@ -154,10 +154,10 @@ class _Layer(torch.autograd.Function):
         )  # fmt: skip
         of_project = product(grads, x, (True, False), narrow=False)
         grad_x = product(grads, project, beside=before)
-        of_biases = [part.sum(0, dtype=torch.float32) for part in (grads, grad_out, grad_ffn)]
+        of_biases = [sum_rows(part[None])[0] for part in (grads, grad_out, b_in_sums, grad_ffn)]
         gradients = [
-            of_project, of_biases[0], of_output, of_biases[1], *norm_1.sum(1),
-            of_widen, b_in_sums.sum(0), of_narrow, of_biases[2], *norm_2.sum(1),
+            of_project, of_biases[0], of_output, of_biases[1], *sum_rows(norm_1),
+            of_widen, of_biases[2], of_narrow, of_biases[3], *sum_rows(norm_2),
         ]  # fmt: skip
         types = ctx.types
         of_terms = compiled.summed(sums, stored, [types[12], None, None, None, None, *types[13:]])

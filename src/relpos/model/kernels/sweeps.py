@@ -509,7 +509,7 @@ def grad_logits_cpu(
 ) -> tuple[Tensor, Float[Tensor, "columns embedding"], Float[Tensor, "columns"]]:
     """grad table, gradᵀ x and the sums of grad's columns, the latter two in float32."""
     of_table = sweeps_cpu.product(grad, x.contiguous(), (True, False), narrow=False)
-    return sweeps_cpu.product(grad, table), of_table, grad.sum(0, dtype=torch.float32)
+    return sweeps_cpu.product(grad, table), of_table, sweeps_cpu.sum_rows(grad[None])[0]
 
 
 def cross_entropy_(

@@ -63,6 +63,16 @@ class _TapsCall(ctypes.Structure):
     )
 
 
+class _SumCall(ctypes.Structure):
+    """`SumCall` of cpu.cpp."""
+
+    _fields_ = fields(
+        (_INT, "groups rows width"),
+        (_POINTER, "x out"),
+        (_INT, "threads"),
+    )
+
+
 class _LossCall(ctypes.Structure):
     """`LossCall` of cpu.cpp."""
 
@@ -177,9 +187,13 @@ def product(
     return out
 
 
-def sum_rows(x: Tensor, _dtype: torch.dtype = torch.float32) -> Tensor:
-    """(groups, rows, width) → (groups, width)."""
-    return x.sum(1)
+def sum_rows(x: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """(groups, rows, width) → (groups, width), summed in float32 in an order that depends on the
+    number of rows alone."""
+    out = x.new_empty(len(x), x.shape[2], dtype=torch.float32)
+    call = _SumCall(*x.shape, pointer(x), pointer(out), torch.get_num_threads())
+    run("relpos_sum", call, x.dtype, backward=False)
+    return out.to(dtype)
 
 
 def gelu_forward(wide: Tensor, bias: Tensor) -> Tensor:
