@@ -5,6 +5,7 @@ import csv
 import io
 import shutil
 import subprocess
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from relpos.results.plateau import Onset
 from relpos.results.values import GLUE
-from relpos.tables.render import text
+from relpos.tables.render import pictures, text
 from relpos.tables.render.text import in_latex, latex
 from relpos.tables.render.view import view_of
 from relpos.tables.rows import summary
@@ -113,6 +114,14 @@ def test_all_five_files_are_written(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"table.{kind}" for kind in ("csv", "html", "json", "md", "tex")
     ]
+
+
+def test_a_network_of_no_steps_has_no_curve(tmp_path):
+    rows = [Row("untrained", heldout_loss=[(0, 9.0)]), Row("a", heldout_loss=[(0, 9.0), (5, 6.0)])]
+    with warnings.catch_warnings(action="error"):
+        pictures.draw_losses(tmp_path / "curves.png", rows)
+        pictures.draw_losses(tmp_path / "none.png", rows[:1])
+    assert [path.name for path in tmp_path.iterdir()] == ["curves.png"]
 
 
 def test_latex_letters_mean_themselves():

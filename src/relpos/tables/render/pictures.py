@@ -32,7 +32,8 @@ def draw_losses(path: Path, rows: Sequence[Row]) -> None:
     have the same colour and name."""
     lines: dict[tuple[str, ...], list[Sequence[tuple[int, float]]]] = {}
     for row in rows:
-        if row.heldout_loss:
+        # A network of no steps has no place on a logarithmic axis.
+        if curve := [point for point in row.heldout_loss if point[0] > 0]:
             steps, same = "", []
             for typed in row.overrides:
                 if typed.startswith("steps="):
@@ -40,7 +41,7 @@ def draw_losses(path: Path, rows: Sequence[Row]) -> None:
                 else:
                     same.append(typed)
             name = row.name.removesuffix(steps).rstrip("_-")
-            lines.setdefault((name, *same), []).append(row.heldout_loss)
+            lines.setdefault((name, *same), []).append(curve)
     if not lines:
         return
     figure, axes = style.panel(7.8, max(4.2, 0.19 * len(lines)))
@@ -54,7 +55,7 @@ def draw_losses(path: Path, rows: Sequence[Row]) -> None:
     steps_of_all = [step for points in chain(*lines.values()) for step, _ in points]
     # Ticks that halve from the last step down to the first.
     ticks = [max(steps_of_all)]
-    while ticks[-1] // 2 >= max(min(steps_of_all), 1):
+    while ticks[-1] // 2 >= min(steps_of_all):
         ticks.append(ticks[-1] // 2)
     style.logarithmic(axes, ticks)
     axes.set(xlabel="step", ylabel=NATS_PER_TOKEN)
