@@ -121,6 +121,7 @@ def test_params_prints_json_and_the_exact_total(relpos):
         (["finetune", "task={folder}/mood"], "Did you mean task={folder}/mood/task.yaml?"),
         (["pretrain", "+logger.key=[SECRET"], "+logger.key=…: the value cannot be read."),
         (["pretrain", "--logger.key=SECRET"], "write logger.key=…"),
+        (["pretrain", "--logger.key", "SECRET"], "write logger.key=…"),
         (["pretrain", "logger={{_target_:x,key:SECRET}}"], "logger=…: the name of an option is"),
     ],
 )

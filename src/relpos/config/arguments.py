@@ -12,6 +12,7 @@ from relpos.config.conf import key_of, keys_of, options
 from relpos.errors import RelposError, nearest
 from relpos.places import expanded
 from relpos.pretrained.files import is_published, read_config
+from relpos.process import without_keys
 
 KEYED = re.compile(r"[+~]{0,2}[\w./@-]+=")
 """The begin of an argument with a key."""
@@ -68,10 +69,8 @@ def flags_and_overrides(command: str, arguments: Sequence[str]) -> tuple[list[st
             value = following[0]
         # --steps 20, --steps=20, --lr 1e-3
         if value or key.split(".")[0].replace("-", "_") in keys_of(command):
-            raise RelposError(
-                f"{flag}: keys have no dashes before them; write "
-                f"{key.replace('-', '_')}={value or 'VALUE'}"
-            )
+            [override] = without_keys([f"{key.replace('-', '_')}={value or 'VALUE'}"])
+            raise RelposError(f"{flag}: keys have no dashes before them; write {override}")
         raise RelposError(f"unknown flag {flag!r}.{nearest(flag, actions)}")
     if parsed.experimental_rerun:  # Hydra unpickles that file
         raise RelposError(
