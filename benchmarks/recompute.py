@@ -1,9 +1,9 @@
 """The intervals of claims.txt, computed anew without relpos: python benchmarks/recompute.py FOLDER
-[loss|order|glue|COLUMN]
+[loss|order|glue|glue:COLUMN,COLUMN…|COLUMN]
 
 FOLDER is an unpacked experiments/results/*/records.tar.xz, or several. Each line is a pair of rows
-of one scale: the difference in held-out loss, in shuffle gap, in the mean of GLUE's columns, or in
-one of these (then all pre-trainings of FOLDER are one scale, as in a table, those of no steps too),
+of one scale: the difference in held-out loss, in shuffle gap, in the mean of GLUE's columns or of
+those named, or in one of these (then all pre-trainings of FOLDER are one scale, as in a table, those of no steps too),
 its 95 % interval with moderated variances (Smyth 2004), and that of these pairs of seeds alone.
 Rows that share one seed at most are compared by Welch's formula, and two single runs with the same
 seed by what other pairs show. A row that knows less than nine tenths of the order (by its loss,
@@ -28,7 +28,7 @@ from scipy.stats import t
 
 Floats = NDArray[np.float64]
 NONE = re.compile(r"none-\d+x\d+(-causal)?-")  # the folder of a row without positions
-measure = sys.argv[2] if len(sys.argv) > 2 else "loss"
+measure, _, named = sys.argv[2].partition(":") if len(sys.argv) > 2 else ("loss", "", "")
 values: dict[tuple[str, str], dict[Any, dict[int, tuple[float, Path]]]] = defaultdict(
     lambda: defaultdict(dict)
 )
@@ -67,11 +67,12 @@ for path in sorted(Path(sys.argv[1], "finetune").glob("*/record.json")):
 
 def score(run: Path) -> float | None:
     """The mean over a pre-training's fine-tuning seeds of the mean of their columns, or of one."""
-    means = [
-        np.mean([value for name, value in columns.items() if measure in ("glue", name)])
+    wanted = named.split(",") if named else [measure]
+    scores = [
+        [value for name, value in columns.items() if "glue" in wanted or name in wanted]
         for columns in tuned[run.name].values()
-        if measure in ("glue", *columns)
     ]
+    means = [np.mean(of_seed) for of_seed in scores if of_seed]
     return float(np.mean(means)) if means else None
 
 

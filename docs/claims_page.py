@@ -31,6 +31,7 @@ weights, counts), or in held-out loss and shuffle gap of the same rows. Details 
 BEHIND = """
 `make claims` writes this page from [experiments/claims](../experiments/claims) and the records of the committed tables.
 Intervals are 95 %, over pre-training seeds; differences below 0.02 nats of loss and 0.05 of shuffle gap count as none.
+In GLUE no column counts in which no row is surely ahead of a network that was not pre-trained.
 *On the plateau* is a row that has not left the [bag-of-words plateau](tables.md#the-plateau). *Not run*: no runs of
 these rows in this measure. *Not tested*: no judgement, and the entry says what would test it. `relpos claims` prints
 degrees of freedom, the intervals of the pairs alone, errors over held-out text, and every figure of the other scales.

@@ -80,3 +80,34 @@ def test_differences_in_nats_have_three_decimals():
         1,
         1,
     ]
+
+
+def test_a_column_without_a_lead_over_an_untrained_network_says_nothing():
+    def scores(column, *by_seed):
+        return [
+            Value(
+                Path(),
+                "finetune",
+                column,
+                score,
+                metric="accuracy",
+                majority=50.0,
+                examples=2000,
+                pretrain_seed=seed,
+            )
+            for seed, score in enumerate(by_seed)
+        ]
+
+    found = pretraining_scale(MEANING, "files-0")
+    for row, lead in {"fixed": 6.0, "none": 5.0}.items():
+        found.values[row] = {
+            "sst2": scores("sst2", 70 + lead, 70.5 + lead),
+            "qnli": scores("qnli", 60 + lead, 60.5 + lead),
+        }
+    assert gain(found, ("fixed", "none")).columns == ("qnli", "sst2")
+    found.untrained = {"sst2": scores("sst2", 70, 70.6), "qnli": scores("qnli", 66, 66.6)}
+    assert gain(found, ("fixed", "none")).columns == ("sst2",)
+    found.untrained["sst2"] = scores("sst2", 76, 76.6)
+    nothing = gain(found, ("fixed", "none"))
+    assert nothing.columns == ()
+    assert nothing.text.endswith("not pre-trained in qnli, sst2")

@@ -4,7 +4,7 @@ and as a line of text."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import fmean
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from relpos.results.values import GLUE, Seed
 
 MEASURES = {"loss": "held-out loss", "order": "shuffle gap over all words"}
 """The measures in nats in which rows are compared."""
+UNTRAINED = "not pre-trained"
 WHERE = {"loss": " nats of held-out loss less", "order": " nats of shuffle gap more"}
 
 
@@ -65,8 +66,9 @@ def gain(
             `relpos.results.contrast`.
         rows: the row that is expected to be better, and the one that it is compared with.
         column: of GLUE, `loss` or `order`, or `glue`: the mean of the nine, or of those that both
-            rows have. Columns in which neither row is better than the constant answer are left out;
-            if none is left, nothing can be said.
+            rows have. Columns in which neither row is better than the constant answer, or no row
+            than a network that was not pre-trained, are left out; if none is left, nothing can be
+            said.
         only: the columns of the mean; None: all.
     """
     first, second = rows
@@ -75,14 +77,13 @@ def gain(
         return None
     # Two rows at the constant answer show nothing; their zero difference would shrink the mean over
     # the columns.
-    columns = scale.telling(names, first, second)
+    telling = scale.telling(names, first, second)
+    columns = _above_untrained(scale, telling)
     if not columns:
-        return Gain(
-            0.0,
-            None,
-            (),
-            f"{first} and {second}: at the constant answer in {', '.join(names)}",
-        )
+        why = "at the constant answer"
+        if telling:
+            why = "no row is surely ahead of a network that was not pre-trained"
+        return Gain(0.0, None, (), f"{first} and {second}: {why} in {', '.join(names)}")
     if not (estimate := estimated(scale, {first: 1.0, second: -1.0}, columns)):
         return None
     value, tested = estimate
@@ -122,7 +123,7 @@ def mean_gain(
     for first, second in pairs:
         weights[first] += 1 / len(pairs)
         weights[second] -= 1 / len(pairs)
-    columns = scale.telling(columns_named(column, only), *weights)
+    columns = _above_untrained(scale, scale.telling(columns_named(column, only), *weights))
     if not (estimate := estimated(scale, weights, columns)):
         return None
     value, tested = estimate
@@ -134,6 +135,18 @@ def mean_gain(
         tuple(columns),
         f"mean of these {value:+.{places}f}{spread}{_where(columns)}",
     )
+
+
+def _above_untrained(scale: Scale, columns: Sequence[str]) -> list[str]:
+    """The columns, of these, in which some row of the scale is ahead of a network that was not
+    pre-trained, with an interval above 0; where there is no such network, all."""
+    both = replace(scale, values=scale.values | {UNTRAINED: scale.untrained})
+
+    def is_above(column: str) -> bool:
+        leads = (estimated(both, {row: 1.0, UNTRAINED: -1.0}, [column]) for row in scale.values)
+        return any(lead and lead[1] and lead[1].low > 0 for lead in leads)
+
+    return [column for column in columns if column not in scale.untrained or is_above(column)]
 
 
 def estimated(

@@ -14,6 +14,8 @@ row and a column:
 - Runs that today's code would not make are left out. So are pilots, with which rates were chosen:
   on the seed that chose it, a rate is the best in part by chance.
 - A score within two standard errors of the constant answer's shows nothing, see `at_constant`.
+- A column in which no row is surely ahead of a network that was not pre-trained shows nothing about
+  pre-training, see `relpos.results.gain`.
 - Two rows on the bag-of-words plateau differ by how they learn the words, which shows nothing about
   positions, see `relpos.results.plateau`.
 
@@ -94,6 +96,7 @@ class Scale:
         values: row → column → values at the end of the training, higher is better: scores × 100 or,
             for `loss` and `order`, nats.
         travels: row → about how far a parameter of its scheme can move, see `travel`.
+        untrained: column → scores of fine-tunings that start from a network of no pre-training.
         units: what is repeated to get several scores of a row.
         is_of_paper: whether the claims are about its protocol; the verdict of another scale is
             never the headline.
@@ -104,6 +107,7 @@ class Scale:
     folders: dict[str, dict[int, Path]] = field(default_factory=dict)
     values: dict[str, dict[str, list[Value]]] = field(default_factory=dict)
     travels: dict[str, float | None] = field(default_factory=dict)
+    untrained: dict[str, list[Value]] = field(default_factory=dict)
     units: str = "pre-training seeds"
     is_of_paper: bool = True
 
@@ -228,7 +232,7 @@ def scales(
     # takes time.
     names = {scheme(overrides): name for name, overrides in rows.items()} if trained else {}
     by_origin = by(select(values, is_current=True), "origin")
-    result = []
+    by_key: dict[str, Scale] = {}
     for key, of_scale in by((value for value in used if value.scheme in names), "scale").items():
         scale = pretraining_scale(*json.loads(key))
         values_of_rows = {}
@@ -244,7 +248,16 @@ def scales(
             values_of_rows[row] = [value for run in runs for value in by_origin[run.origin]]
         # All rows of a scale at once, because together they decide which way of measuring counts.
         scale.add(values_of_rows)
-        result.append(scale)
+        by_key[key] = scale
+    for key, scale in by_key.items():
+        meaning, store = json.loads(key)
+        for other, start in by_key.items():
+            if scale is not start and json.loads(other) == [meaning | {"steps": 0}, store]:
+                [columns, *_] = start.values.values()
+                scale.untrained = {
+                    column: scores for column, scores in columns.items() if scores[0].is_tuning
+                }
+    result = list(by_key.values())
     _tell_apart(result)
     result.sort(
         key=lambda scale: (scale.magnitude, scale.meaning["steps"], "first" not in scale.meaning)
