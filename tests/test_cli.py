@@ -82,6 +82,7 @@ def test_params_prints_json_and_the_exact_total(relpos):
         ),
         (["help", "pretran"], "relpos: unknown command 'pretran'. Did you mean 'pretrain'?"),
         (["reproduce"], "relpos: table must be given, as in: relpos reproduce table=demo"),
+        (["compare"], "relpos: network must be given, as in: relpos compare FOLDER FOLDER"),
         (
             ["reproduce", "demo"],
             "relpos: demo: overrides have the form KEY=VALUE. Did you mean table=demo?",

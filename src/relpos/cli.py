@@ -222,9 +222,6 @@ def _run(command: str, arguments: list[str]) -> int:
     overrides = rewritten(command, overrides)
     if flags or any(key_of(override).startswith("hydra") for override in overrides):
         return _by_hydra(command, flags, overrides)
-    # Hydra would answer with a missing value of its own, which does not say how to write it.
-    if command == "reproduce" and not any(word.startswith("table=") for word in overrides):
-        raise RelposError("table must be given, as in: relpos reproduce table=demo")
     sys.argv = [f"relpos {command}", *without_keys(overrides)]  # loggers of others write it down
     print(printable(called(command, overrides)))
     return 0

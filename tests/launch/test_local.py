@@ -176,7 +176,7 @@ def test_launchers_of_one_number_have_folders_of_their_own(tmp_path):
 ])  # fmt: skip
 def test_a_wrong_argument_of_local_is_named(key, value):
     with pytest.raises(RelposError) as error:
-        compose("reproduce", [f"engine.{key}={shown(value)}"])
+        compose("reproduce", ["table=demo", f"engine.{key}={shown(value)}"])
     assert str(error.value).startswith(f"engine.{key}={shown(value)}: ")
     assert "expected" in str(error.value)
 

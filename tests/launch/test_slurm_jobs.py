@@ -91,7 +91,9 @@ def test_an_array_has_the_nodes_of_its_widest_run_and_no_more_tasks_than_runs(tm
 def test_other_options_of_sbatch(tmp_path):
     more = "engine.more={qos: long, exclusive: true, nice: 0}"
     for overrides in (["engine.memory=0", "engine.setup=['module load cuda']", more], []):
-        engine = instantiate(compose("reproduce", ["engine=slurm", *overrides]).engine, "engine")
+        engine = instantiate(
+            compose("reproduce", ["table=demo", "engine=slurm", *overrides]).engine, "engine"
+        )
         engine.start(Standing(Job([of_seed(0)])), tmp_path)
         chosen = {"qos=long", "exclusive", "nice=0", "mem=0", "module load cuda"} & set(
             options(tmp_path)
@@ -110,7 +112,10 @@ def test_other_options_of_sbatch(tmp_path):
 def test_a_wrong_argument_of_slurm_is_named(key, value):
     with pytest.raises(RelposError, match=f"^engine.{key}={shown(value)}: .* expected") as error:
         instantiate(
-            compose("reproduce", ["engine=slurm", f"engine.{key}={shown(value)}"]).engine, "engine"
+            compose(
+                "reproduce", ["table=demo", "engine=slurm", f"engine.{key}={shown(value)}"]
+            ).engine,
+            "engine",
         )
     assert len(str(error.value).splitlines()) == 1
 

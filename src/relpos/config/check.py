@@ -21,7 +21,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from yaml import MarkedYAMLError
 
 from relpos.config import quick
-from relpos.config.conf import based_on, conf_file, function_of, key_of, options
+from relpos.config.conf import based_on, commands, conf_file, function_of, key_of, options
 from relpos.errors import RelposError, nearest
 from relpos.process import without_keys
 from relpos.readers import Plain
@@ -160,7 +160,10 @@ def one_line(command: str, overrides: Sequence[str]) -> Iterator[None]:
     except MissingConfigException as error:
         raise RelposError(_unknown_option(str(error), command)) from error
     except MissingMandatoryValue as error:
-        raise RelposError(f"{error.full_key} must be given") from error
+        said = f"{error.full_key} must be given"
+        if "." not in str(error.full_key):
+            said += f", as in: relpos {command} {commands()[command][1]}"
+        raise RelposError(said) from error
     except MarkedYAMLError as error:  # in an option file of `--config-dir`
         if not error.problem_mark:
             raise
