@@ -21,7 +21,6 @@ from relpos.model.block import Activation
 from relpos.stages.finetune import with_task
 from relpos.trust import mistakes
 
-
 NEEDED = {"reproduce": ["table=demo"]}
 """Command → overrides without which it is none."""
 
