@@ -80,7 +80,7 @@ def test_a_command_without_a_network_is_refused(command):
         RelposError,
         match="no network; those of pretrain, finetune, params, cost and analyze have one",
     ):
-        relpos.build(compose(command))
+        relpos.build(compose(command, ["table=demo"] if command == "reproduce" else []))
 
 
 @pytest.mark.parametrize("position", presets("position"))

@@ -45,6 +45,10 @@ counts."""
 WHOLE = ("WordPiece", "WordLevel")
 """Models whose unknown piece stands for a whole word."""
 
+MOST = 1_000_000
+"""No network has rows for higher ids, see `relpos.ranges.Width`. The libraries take memory for every
+number below the highest one."""
+
 ROUNDED = 1024
 """Tables of words are often rounded up: they have fewer rows than this beyond the number of
 pieces."""
@@ -274,7 +278,14 @@ def opened(path: Path) -> Any:
 
 def _settled(backend: Backend) -> Backend:
     """The tokenizer without truncation, padding and sampling, so that a text has all its tokens and
-    the same ones each time."""
+    the same ones each time.
+
+    Raises:
+        RelposError: an id is too high.
+    """
+    pieces = backend.get_vocab()
+    if (last := max(pieces.values(), default=0)) > MOST:
+        raise RelposError(f"it has {len(pieces):,} pieces, and ids up to {last:,}")
     backend.no_truncation()  # tokenizers of sentence-transformers cut at 128 tokens and pad
     backend.no_padding()
     for chance in ("dropout", "alpha", "nbest_size"):
