@@ -24,28 +24,27 @@ INTERVAL = re.compile(
 )
 
 
-def intervals(text: str) -> set[tuple[float, ...]]:
+def intervals(text: str, decimals: int = 3) -> set[tuple[float, ...]]:
     """(difference, low, high, degrees of freedom) of each pair, the difference taken in both
     directions."""
-    found = [tuple(map(float, match.groups())) for match in INTERVAL.finditer(text)]
-    return {
-        place
-        for value, low, high, freedom in found
-        for place in ((value, low, high, freedom), (-value, -high, -low, freedom))
-    }
+    result = set()
+    for match in INTERVAL.finditer(text):
+        *numbers, freedom = map(float, match.groups())
+        value, low, high = (round(number, decimals) for number in numbers)
+        result |= {(value, low, high, freedom), (-value, -high, -low, freedom)}
+    return result
 
 
 def computed_again(folder: Path, means: set[str]) -> set[tuple[float, ...]]:
     """The intervals of all pairs, in all measures of claims, by the script; `means`, as `qqp, sst2`,
-    are those of fewer columns than a scale has."""
-    measures = ["loss", "order", "glue", *(f"glue:{mean.replace(' ', '')}" for mean in means)]
-    commands = [[sys.executable, "-I", SCRIPT, folder, measure] for measure in measures]
-    return intervals(
-        "".join(
-            subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-            for command in commands
-        )
-    )
+    are those of fewer columns than a scale has. Those of scores have one decimal in claims."""
+    result = set()
+    glue = ["glue", *(f"glue:{mean.replace(' ', '')}" for mean in means)]
+    for measure in ("loss", "order", *glue):
+        command = [sys.executable, "-I", SCRIPT, folder, measure]
+        said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        result |= intervals(said, 1 if measure in glue else 3)
+    return result
 
 
 @pytest.mark.full
