@@ -19,6 +19,7 @@ import numpy as np
 from relpos.data.tokenizer import FILE, NAMES, SPACE, UNKNOWN_WORD, Ids, TextIds, Tokenizer
 from relpos.errors import RelposError, one_line, say
 from relpos.files import copied, replacing
+from relpos.ranges import Width, fits
 from relpos.readers import read_bytes, read_json
 
 if TYPE_CHECKING:
@@ -44,10 +45,6 @@ counts."""
 
 WHOLE = ("WordPiece", "WordLevel")
 """Models whose unknown piece stands for a whole word."""
-
-MOST = 1_000_000
-"""No network has rows for higher ids, see `relpos.ranges.Width`. The libraries take memory for every
-number below the highest one."""
 
 ROUNDED = 1024
 """Tables of words are often rounded up: they have fewer rows than this beyond the number of
@@ -281,10 +278,11 @@ def _settled(backend: Backend) -> Backend:
     the same ones each time.
 
     Raises:
-        RelposError: an id is too high.
+        RelposError: an id is higher than the rows of any network. The libraries take memory for
+            each number below it.
     """
     pieces = backend.get_vocab()
-    if (last := max(pieces.values(), default=0)) > MOST:
+    if not fits(last := max(pieces.values(), default=1), Width):
         raise RelposError(f"it has {len(pieces):,} pieces, and ids up to {last:,}")
     backend.no_truncation()  # tokenizers of sentence-transformers cut at 128 tokens and pad
     backend.no_padding()
