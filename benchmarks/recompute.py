@@ -3,8 +3,8 @@
 
 FOLDER is an unpacked experiments/results/*/records.tar.xz, or several. Each line is a pair of rows
 of one scale: the difference in held-out loss, in shuffle gap, in the mean of GLUE's columns or of
-those named, or in one of these (then all pre-trainings of FOLDER are one scale, as in a table, those of no steps too),
-its 95 % interval with moderated variances (Smyth 2004), and that of these pairs of seeds alone.
+those named, or in one of these (then all pre-trainings of FOLDER are one scale, as in a table,
+those of no steps too), its 95 % interval with moderated variances (Smyth 2004), and that of these pairs of seeds alone.
 Rows that share one seed at most are compared by Welch's formula, and two single runs with the same
 seed by what other pairs show. A row that knows less than nine tenths of the order (by its loss,
 between that of `none` and the lowest) stands apart in loss and gap, with the variance of its own

@@ -19,7 +19,8 @@ from relpos.results.values import GLUE, Seed
 
 MEASURES = {"loss": "held-out loss", "order": "shuffle gap over all words"}
 """The measures in nats in which rows are compared."""
-UNTRAINED = "not pre-trained"
+NOT_PRETRAINED = "not pre-trained"
+"""The row of `Scale.untrained` beside those of its scale."""
 WHERE = {"loss": " nats of held-out loss less", "order": " nats of shuffle gap more"}
 
 
@@ -41,8 +42,7 @@ class Gain:
         value: difference of the means, × 100; for `loss` and `order`, nats.
         tested: the difference with its error over pre-trainings; None if the rows do not show how
             much pre-trainings differ.
-        columns: the columns of the mean; empty if both rows are at the constant answer, which shows
-            nothing about them.
+        columns: the columns of the mean; empty if none shows anything about the rows, see `gain`.
         text: `composite − absolute +3.2 [+1.0, +5.4] over 10 pre-training seeds, 18 degrees of
             freedom`.
     """
@@ -140,10 +140,12 @@ def mean_gain(
 def _above_untrained(scale: Scale, columns: Sequence[str]) -> list[str]:
     """The columns, of these, in which some row of the scale is ahead of a network that was not
     pre-trained, with an interval above 0; where there is no such network, all."""
-    both = replace(scale, values=scale.values | {UNTRAINED: scale.untrained})
+    both = replace(scale, values=scale.values | {NOT_PRETRAINED: scale.untrained})
 
     def is_above(column: str) -> bool:
-        leads = (estimated(both, {row: 1.0, UNTRAINED: -1.0}, [column]) for row in scale.values)
+        leads = (
+            estimated(both, {row: 1.0, NOT_PRETRAINED: -1.0}, [column]) for row in scale.values
+        )
         return any(lead and lead[1] and lead[1].low > 0 for lead in leads)
 
     return [column for column in columns if column not in scale.untrained or is_above(column)]

@@ -253,9 +253,17 @@ def scales(
         meaning, store = json.loads(key)
         for other, start in by_key.items():
             if scale is not start and json.loads(other) == [meaning | {"steps": 0}, store]:
+                # Scores that were fine-tuned in another way are not mixed here, either.
+                ways = {
+                    value.way
+                    for columns in scale.values.values()
+                    for value in chain(*columns.values())
+                }
                 [columns, *_] = start.values.values()
                 scale.untrained = {
-                    column: scores for column, scores in columns.items() if scores[0].is_tuning
+                    column: scores
+                    for column, scores in columns.items()
+                    if scores[0].is_tuning and scores[0].way in ways
                 }
     result = list(by_key.values())
     _tell_apart(result)

@@ -1091,7 +1091,7 @@ void run(const TapsCall& call, bool) {
   for (int64_t first = 0; first < call.width; first += LANES) grad_taps<T>(call, first);
 }
 
-constexpr int64_t SUMMED = 256, RUN = 64;  // columns and rows at once: a sum of sums, whose rounding does not grow with the rows
+constexpr int64_t SUMMED = 256, RUN = 64;  // columns and rows at once: a sum of sums, whose rounding grows with a 64th of the rows
 
 template <class T>
 void sum_rows(const SumCall& call, int64_t group, int64_t first) {
