@@ -195,19 +195,19 @@ class Attention(nn.Module):
         """q, k (B, scored, n, head_dim), v (B, H, n, head_dim), or (1, …, held, head_dim) in one
         row; None for those that neither scheme nor convolution needs."""
         held = call.held
-        made = self.conv.project(held.spread(x), call.mask) if self.conv.projections else {}
+        projected = self.conv.project(held.spread(x), call.mask) if self.conv.projections else {}
         if self.widths:
             y = sweeps.linear(x, self.project, self.kernel, self.training)
             parts = side_by_side(
                 y[None] if in_one_row else held.spread(y),
                 list(self.widths.values()),
             )
-            made.update(zip(self.widths, parts, strict=True))
+            projected.update(zip(self.widths, parts, strict=True))
         # In the order of the maps: a set's order is another in each process, and with it the last
         # bits of the gradient of x.
-        for name in [name for name in made if name in self.conv.places]:
-            made[name] = self.conv.act(name, made[name], held.spread(x), call.mask)
-        by_head = {name: x.unflatten(2, (-1, self.shape.head_dim)) for name, x in made.items()}
+        for name in [name for name in projected if name in self.conv.places]:
+            projected[name] = self.conv.act(name, projected[name], held.spread(x), call.mask)
+        by_head = {name: x.unflatten(2, (-1, self.shape.head_dim)) for name, x in projected.items()}
         by_head |= {name: normed(by_head[name], norm) for name, norm in self.norms.items()}
         q, k, v = mapped(lambda x: x.transpose(1, 2), *map(by_head.get, "qkv"))
         return q, k, v

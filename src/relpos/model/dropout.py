@@ -53,7 +53,7 @@ class Examples:
     def __init__(self, keys: Int64[Tensor, "batch"]) -> None:
         self.keys = keys
         self._tokens: dict[int, Tensor] = {}
-        self._some: WeakKeyDictionary[Tokens, Tensor] = WeakKeyDictionary()
+        self._of_tokens: WeakKeyDictionary[Tokens, Tensor] = WeakKeyDictionary()
 
     def tokens(self, n: int) -> Int64[Tensor, "batch n"]:
         """(B, n) a well-mixed word for each of the first n tokens of each example; computed once
@@ -65,11 +65,11 @@ class Examples:
             )
         return self._tokens[n]
 
-    def some(self, tokens: Tokens, at: Int64[Tensor, "tokens"]) -> Int64[Tensor, "tokens"]:
+    def of_tokens(self, tokens: Tokens, at: Int64[Tensor, "tokens"]) -> Int64[Tensor, "tokens"]:
         """(T,) the words of some tokens of the batch; taken once for all places of a model."""
-        if tokens not in self._some:
-            self._some[tokens] = self.tokens(tokens.n).flatten().index_select(0, at)
-        return self._some[tokens]
+        if tokens not in self._of_tokens:
+            self._of_tokens[tokens] = self.tokens(tokens.n).flatten().index_select(0, at)
+        return self._of_tokens[tokens]
 
 
 @lru_cache(maxsize=4)
@@ -115,10 +115,12 @@ def unmixed(shape: torch.Size, draw: Draw, device: torch.device) -> tuple[Tensor
     """What a kernel draws the masks of a shape (..., C) without heads from: a word for each token,
     of (B, C) for each example, or for each of the draw's tokens, still to be mixed with the draw's
     key, and one for every four columns (C / 4,)."""
-    some = draw.tokens
-    examples = draw.examples or _rows_as_examples(shape[0] if some is None else some.batch, device)
-    if some is not None and some.at is not None:
-        of_rows = examples.some(some, some.at)
+    tokens = draw.tokens
+    examples = draw.examples or _rows_as_examples(
+        shape[0] if tokens is None else tokens.batch, device
+    )
+    if tokens is not None and tokens.at is not None:
+        of_rows = examples.of_tokens(tokens, tokens.at)
     else:
         of_rows = examples.tokens(shape[-2] if len(shape) > 2 else 1)
         of_rows = of_rows[:, 0] if len(shape) == 2 else of_rows

@@ -272,12 +272,12 @@ class Encoder(nn.Module):
         self.embedding = Embedding(shape, vocabulary, size.token_types, block, kernel)
 
         def layer(number: int, conv: Conv) -> Layer:
-            made = Attention(shape, self.position.projections, conv, block, kernel)
+            attention = Attention(shape, self.position.projections, conv, block, kernel)
             # Behind a map that widens the embedding stands no norm, and a shared layer reads the
             # outputs of others, too.
             return Layer(
                 shape,
-                made,
+                attention,
                 ffn,
                 block,
                 normed=number == 0 and embedding == hidden and not size.share_layers,

@@ -47,7 +47,7 @@ class MergedConvs(Conv):
         return min(part.scored_heads for part in self.parts)
 
     def project(self, x: Hidden, mask: Mask | None) -> dict[str, Float[Tensor, "batch n _"]]:
-        return {name: made for part in self.parts for name, made in part.project(x, mask).items()}
+        return {name: y for part in self.parts for name, y in part.project(x, mask).items()}
 
     def heads(
         self,
@@ -97,13 +97,13 @@ def _check_apart(first: Conv, second: Conv) -> None:
     if both:
         raise RelposError(f"conv.parts: {first.name} and {second.name} both make {', '.join(both)}")
     narrow, wide = sorted((first, second), key=lambda part: part.scored_heads)
-    made, changed = (sorted(names & {"q", "k"}) for names in (wide.projections, wide.places))
+    replaced, changed = (sorted(names & {"q", "k"}) for names in (wide.projections, wide.places))
     if narrow.scored_heads < narrow.shape.heads and (
-        made or changed or wide.scored_heads < wide.shape.heads
+        replaced or changed or wide.scored_heads < wide.shape.heads
     ):
         taken = (
-            f"makes {', '.join(made)} for all"
-            if made
+            f"makes {', '.join(replaced)} for all"
+            if replaced
             else f"changes {', '.join(changed)} in all"
             if changed
             else "takes some too"

@@ -63,15 +63,17 @@ class ConvProjections(Conv):
         convolutions = [
             part for part in self.convolutions.values() if isinstance(part, SeparableConv)
         ]
-        made = dict(zip(self.names, SeparableConv.each(convolutions, hide(x, mask)), strict=True))
+        projected = dict(
+            zip(self.names, SeparableConv.each(convolutions, hide(x, mask)), strict=True)
+        )
         if self.linear is not None:
             # One matrix product for all names; what it makes of padding no token sees.
-            rest = self.linear(x).chunk(len(made), -1)
-            made = {
-                name: cat((made[name], part), -1)
+            rest = self.linear(x).chunk(len(projected), -1)
+            projected = {
+                name: cat((projected[name], part), -1)
                 for name, part in zip(self.names, rest, strict=True)
             }
-        return made
+        return projected
 
     def count(self, shape: Shape) -> int:
         rest = shape.heads * shape.head_dim - self.convolved

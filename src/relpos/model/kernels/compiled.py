@@ -126,9 +126,9 @@ def dropout_call(shape: Sequence[int], draw: Draw) -> tuple[DropoutCall, list[Te
 
 def run(name: str, call: ctypes.Structure, dtype: torch.dtype, backward: bool) -> None:
     """Calls a function of the library."""
-    made = library.load(build=True)
-    assert made is not None
-    getattr(made, name)(
+    cdll = library.load(build=True)
+    assert cdll is not None
+    getattr(cdll, name)(
         ctypes.byref(call),
         ctypes.c_int(dtype == torch.bfloat16),
         ctypes.c_int(backward),
@@ -307,10 +307,10 @@ def backward(
         (sums.offset, sums.value, sums.dense),
     )
     call.grad_query, call.grad_key = map(pointer, (sums.query, sums.key))
-    for factors, made in zip((call.query_factors, call.key_factors), sums.factors, strict=True):
-        if made is not None:
-            factors.grad_x = _view(made[0])
-            factors.grad_table = pointer(made[1])
+    for factors, pair in zip((call.query_factors, call.key_factors), sums.factors, strict=True):
+        if pair is not None:
+            factors.grad_x = _view(pair[0])
+            factors.grad_table = pointer(pair[1])
     run("relpos_attention", call, of_pairs.v.dtype, backward=True)
     del alive
     return sums
@@ -440,11 +440,11 @@ def attention(
         q = k = None
     else:
         q, k = q.to(dtype), k.to(dtype)
-    v, made = v.to(dtype), Addends(*(getattr(terms, name) for name in Addends._fields))
-    _check(made, v)
+    v, addends = v.to(dtype), Addends(*(getattr(terms, name) for name in Addends._fields))
+    _check(addends, v)
     keep = torch.is_grad_enabled() and any(
-        x is not None and x.requires_grad for x in (q, k, v, *made)
+        x is not None and x.requires_grad for x in (q, k, v, *addends)
     )
     rest = Rest(terms.outside, terms.reach, Draw(*dropout), scale, terms.columns, mask)
-    result: Heads = _CompiledAttention.apply(q, k, v, rest, keep, *made)
+    result: Heads = _CompiledAttention.apply(q, k, v, rest, keep, *addends)
     return result

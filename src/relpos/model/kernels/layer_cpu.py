@@ -235,13 +235,15 @@ def serves(layer: Any, x: Tensor, call: Any) -> bool:
         and attention.conv.by_token
     )
     position = call.position
-    known = position.by_token and position.scale is not None and type(position).see is Scheme.see
+    plain_scores = (
+        position.by_token and position.scale is not None and type(position).see is Scheme.see
+    )
     # of an instance: somebody watches what the scheme receives, see `relpos.analysis.recording`
     watched = "terms" in vars(position)
     return (
         x.device.type == "cpu"
         and plain
-        and known
+        and plain_scores
         and not watched
         and not (call.causal or call.maps is not None or transformed())
         and (call.held.at is None or call.held.starts is not None)
@@ -371,8 +373,8 @@ def fault_of(kind: proof.Kind) -> str | None:
 def holds(kind: proof.Kind) -> bool:
     """Whether a layer in one step equals plain torch for such terms. Tried once in each process;
     where not, one warning says so."""
-    said = "a layer in one step is not used: {}; steps of their own compute instead"
-    return proof.proven("cpu", said, fault_of, kind)
+    warning = "a layer in one step is not used: {}; steps of their own compute instead"
+    return proof.proven("cpu", warning, fault_of, kind)
 
 
 def layer_of(layer: Any, x: Tensor, call: Any) -> Tensor | None:

@@ -77,8 +77,8 @@ def load(build: bool) -> ctypes.CDLL | None:
         subprocess.SubprocessError,
     ) as error:  # RuntimeError: this user has no home
         _loaded["library"] = None
-        said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
-        reason = said[0] if said else type(error).__name__
+        messages = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+        reason = messages[0] if messages else type(error).__name__
         warnings.warn(
             f"the compiled CPU kernels cannot be built: {reason}; plain torch computes instead",
             stacklevel=2,
@@ -183,12 +183,12 @@ def _processor() -> str:
 def _compiled(compiler: str) -> bytes:
     say("relpos: compiling the CPU kernels for this processor, once: some ten seconds")
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "cpu.so"
+        shared_library = Path(folder) / "cpu.so"
         libraries = Path(torch.__file__).parent / "lib"
         # torch's own OpenMP, where it brings one: two in one process would compete for the cores,
         # each with its own threads.
         openmp = [str(file) for file in libraries.glob("libgomp*.so*")]
-        command = [compiler, *_flags(), "-fPIC", "-shared", str(SOURCE), "-o", str(made)]
+        command = [compiler, *_flags(), "-fPIC", "-shared", str(SOURCE), "-o", str(shared_library)]
         command += ["-Wl,--as-needed", *openmp, f"-L{libraries}", "-ltorch_cpu"]
         subprocess.run(
             command,
@@ -197,4 +197,4 @@ def _compiled(compiler: str) -> bytes:
             text=True,
             timeout=600,
         )
-        return made.read_bytes()
+        return shared_library.read_bytes()

@@ -104,18 +104,18 @@ def kind_of(terms: Terms, v: Tensor, content: bool, packed: bool = False) -> Kin
 def holds(kernel: ModuleType, kind: Kind) -> bool:
     """Whether the kernel equals `eager` for this kind of call. Tested once in each process; if it
     does not, one warning says so."""
-    known = (kernel.__name__, kind)
-    if known not in _passed:
+    key = (kernel.__name__, kind)
+    if key not in _passed:
         name = kernel.__name__.rpartition(".")[2]
         device = kind.device.type
-        said = (
+        warning = (
             f"attention kernel {name!r} is not used on {device}: {{}}; plain torch computes instead"
         )
-        _passed[known] = proven(device, said, fault_of, kernel.__name__, kind)
-    return _passed[known]
+        _passed[key] = proven(device, warning, fault_of, kernel.__name__, kind)
+    return _passed[key]
 
 
-def proven(device: str, said: str, trial: Trial, *arguments: object) -> bool:
+def proven(device: str, warning: str, trial: Trial, *arguments: object) -> bool:
     """Whether `trial(*arguments)` finds nothing wrong, on a GPU in a process of its own. What it
     finds is said in a warning, at the braces in `said`."""
     if device == "cuda":
@@ -125,7 +125,7 @@ def proven(device: str, said: str, trial: Trial, *arguments: object) -> bool:
     else:
         fault = trial(*arguments)
     if fault:
-        warnings.warn(said.format(fault), stacklevel=4)
+        warnings.warn(warning.format(fault), stacklevel=4)
     return fault is None
 
 
@@ -146,14 +146,14 @@ def tried(trial: Trial, *arguments: object, of_library: str = "") -> str | None:
     )
     try:
         with kept.own_folder(folder, make=True) as place, FileLock(folder / f"{stem}.lock"):
-            known = kept.read(place, stem, SUFFIX)
-            if known is None:
+            verdict = kept.read(place, stem, SUFFIX)
+            if verdict is None:
                 fault = call(*arguments)
                 # A GPU that has no memory left today may have it tomorrow.
                 if fault is None or not (of_library or "OutOfMemoryError" in fault):
                     kept.write(place, stem, (fault or "").encode(), SUFFIX)
                 return fault
-            return known.decode() or None
+            return verdict.decode() or None
     except OSError as error:
         if not of_library:  # which has said so when it was loaded
             say(f"relpos: what programs for the GPU were found right cannot be kept: {error}")

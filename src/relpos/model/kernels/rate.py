@@ -24,11 +24,11 @@ def bf16_gain() -> float:
     stem = f"rate-{hashlib.sha256(chr(0).join(words).encode()).hexdigest()[:16]}"
     try:
         with kept.own_folder(kept.folder(), make=True) as place:
-            known = kept.read(place, stem, SUFFIX)
-            if known is None:
-                known = f"{_measured():.3f}".encode()
-                kept.write(place, stem, known, SUFFIX)
-            return float(known)
+            gain = kept.read(place, stem, SUFFIX)
+            if gain is None:
+                gain = f"{_measured():.3f}".encode()
+                kept.write(place, stem, gain, SUFFIX)
+            return float(gain)
     except (OSError, RuntimeError):  # nothing can be kept here; RuntimeError: this user has no home
         return _measured()
 

@@ -337,12 +337,12 @@ class _FeedForward(torch.autograd.Function):
         narrow: Tensor,
         outer: Tensor | None,
     ) -> Tensor:
-        rows, made = x.flatten(0, -2), passes(x)
+        rows, kernels = x.flatten(0, -2), passes(x)
         wide = rows @ widen.t()
         inner = inner.float()
-        active = made.gelu_forward(wide, inner)
+        active = kernels.gelu_forward(wide, inner)
         kept = None
-        if made.KEEPS_ACTIVATION:
+        if kernels.KEEPS_ACTIVATION:
             kept = active
         ctx.save_for_backward(rows, wide, widen, inner, narrow, kept)
         if outer is None:
@@ -358,13 +358,19 @@ class _FeedForward(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         rows, wide, widen, inner, narrow, active = ctx.saved_tensors
         shape, grad = grad.shape, grad.flatten(0, -2)
-        made = passes(grad)
-        of_wide, active, sums = made.gelu_backward(wide, inner, grad @ narrow, active)
+        kernels = passes(grad)
+        of_wide, active, sums = kernels.gelu_backward(wide, inner, grad @ narrow, active)
         of_x = (of_wide @ widen).view(*shape[:-1], widen.shape[1])
         of_outer = None
         if ctx.outer:
-            of_outer = made.sum_rows(grad[None], grad.dtype)[0]
-        return of_x, of_wide.t() @ rows, made.sum_rows(sums[None])[0], grad.t() @ active, of_outer
+            of_outer = kernels.sum_rows(grad[None], grad.dtype)[0]
+        return (
+            of_x,
+            of_wide.t() @ rows,
+            kernels.sum_rows(sums[None])[0],
+            grad.t() @ active,
+            of_outer,
+        )
 
 
 def feed_forward(
@@ -432,13 +438,13 @@ class _Transform(torch.autograd.Function):
             [True, True, True],
         )
         of_wide, _, sums = sweeps_cpu.gelu_backward(wide, shift, of_active, None)
-        found = (
+        of_factors = (
             sweeps_cpu.product(of_wide, x, (True, False), narrow=False),
             sums.sum(0),
             of_gain,
             of_bias,
         )
-        grads = (part.to(dtype) for part, dtype in zip(found, ctx.types, strict=True))
+        grads = (part.to(dtype) for part, dtype in zip(of_factors, ctx.types, strict=True))
         return sweeps_cpu.product(of_wide, matrix), None, None, *grads
 
 

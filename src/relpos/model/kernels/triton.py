@@ -321,7 +321,7 @@ class _TritonAttention(torch.autograd.Function):
             of_value = grad.transpose(1, 2).float() @ value.float().t()  # (B, H, n, 2k+1): g_i·u_c
             grad_value = torch.einsum("bhnc,bnhd->cd", band, grad.float()).to(value.dtype)
         delta = torch.empty_like(top)
-        known = (top, total, delta, grad, of_value)
+        row_values = (top, total, delta, grad, of_value)
         by = strides(grad_v.transpose(1, 2))
         by_tile = grad_query = grad_key = ds = top  # of no meaning where there is no such term
         if whole:
@@ -349,16 +349,16 @@ class _TritonAttention(torch.autograd.Function):
                 programs.backward_rows,
                 (problem.rows, rows),
                 y,
-                *known,
+                *row_values,
                 grad_q,
                 grad_query,
                 numbers=by,
             )
-        made = grad_q, grad_k, grad_v, by_tile, grad_query, grad_key, ds
+        grads = grad_q, grad_k, grad_v, by_tile, grad_query, grad_key, ds
         grid = problem.rows, problem.column_tiles
         for lengths in problem.by_length():
             problem.launch(
-                programs.backward_columns, grid, problem.starts, *known, *made, numbers=by, WHOLE=whole,
+                programs.backward_columns, grid, problem.starts, *row_values, *grads, numbers=by, WHOLE=whole,
                 KEEP=read.dense is not None, PACKED=held.starts is not None, **lengths,
             )  # fmt: skip
         if whole:
@@ -368,12 +368,12 @@ class _TritonAttention(torch.autograd.Function):
                 lambda x: _joined(by_tile.sum(0), n, problem.tiles).to(x.dtype),
                 added.offset,
             )
-            [of_dense] = mapped(lambda x: _grad_dense(problem, known, x), added.dense)
+            [of_dense] = mapped(lambda x: _grad_dense(problem, row_values, x), added.dense)
             of_query, of_key = grad_query, grad_key
         of_q, of_k, of_v = (x.transpose(1, 2) for x in (grad_q, grad_k, grad_v))
         windows = [
-            (None, None, None) if x is None else x.grads(made, onto if own else None)
-            for x, made, onto, own in zip(
+            (None, None, None) if x is None else x.grads(of_terms, onto if own else None)
+            for x, of_terms, onto, own in zip(
                 (added.query, added.key),
                 (of_query, of_key),
                 (of_q, of_k),
@@ -393,14 +393,14 @@ def _whole(n: int, size: int) -> bool:
     return n <= _tiles(n, size, backward=True).columns
 
 
-def _grad_dense(problem: _Problem, known: tuple[Tensor, ...], dense: Tensor) -> Tensor:
+def _grad_dense(problem: _Problem, row_values: tuple[Tensor, ...], dense: Tensor) -> Tensor:
     from relpos.model.kernels import triton_programs as programs
 
     grad = torch.empty(dense.shape, dtype=torch.float32, device=dense.device)
     examples = problem.rows // dense.shape[1] // len(dense)
     heads = dense.shape[1]
     grid = len(dense) * heads, problem.row_tiles, problem.column_tiles
-    problem.launch(programs.backward_dense, grid, *known, grad, numbers=(examples,))
+    problem.launch(programs.backward_dense, grid, *row_values, grad, numbers=(examples,))
     return grad.to(dense.dtype)
 
 

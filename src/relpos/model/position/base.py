@@ -85,41 +85,43 @@ class Terms:
 
     def __add__(self, other: Terms) -> Terms:
         """Field by field, factors multiplied. A narrower window is first extended to the wider one,
-        as `outside` says. Where one has columns, or both have windows that end differently, kernels
+        as `outside` says. Where one of them has columns, or both have windows that end differently, kernels
         are first extended to all offsets. The shorter reach holds.
 
         Raises:
             RelposError: both have tables of values, and these end differently.
         """
-        one = self.multiplied()
-        two = other.multiplied()
+        left = self.multiplied()
+        right = other.multiplied()
         if self.columns is not None or other.columns is not None or len(_ends(self, other)) > 1:
-            one = one.by_offset()
-            two = two.by_offset()
+            left = left.by_offset()
+            right = right.by_offset()
         # One sum of tables has one way to end. Terms without a window fit either.
-        ends = _ends(one, two)
+        ends = _ends(left, right)
         if len(ends) > 1:
             raise RelposError(
                 f"tables of values with outside={ends[0]} and outside={ends[1]} cannot be added"
             )
-        outside = ends[0] if ends else one.outside
+        outside = ends[0] if ends else left.outside
         return Terms(
-            offset=_plus(one.offset, two.offset),
+            offset=_plus(left.offset, right.offset),
             query=_plus(
-                _extended(one.query, two.query, outside),
-                _extended(two.query, one.query, outside),
+                _extended(left.query, right.query, outside),
+                _extended(right.query, left.query, outside),
             ),
-            key=_plus(_extended(one.key, two.key, outside), _extended(two.key, one.key, outside)),
-            dense=_plus(one.dense, two.dense),
+            key=_plus(
+                _extended(left.key, right.key, outside), _extended(right.key, left.key, outside)
+            ),
+            dense=_plus(left.dense, right.dense),
             value=_plus(
-                _extended(one.value, two.value, outside, 0),
-                _extended(two.value, one.value, outside, 0),
+                _extended(left.value, right.value, outside, 0),
+                _extended(right.value, left.value, outside, 0),
             ),
             outside=outside,
             # Extended to all offsets, both have the same columns.
-            columns=two.columns if one.columns is None else one.columns,
+            columns=right.columns if left.columns is None else left.columns,
             reach=min(
-                (terms.reach for terms in (one, two) if terms.reach is not None), default=None
+                (terms.reach for terms in (left, right) if terms.reach is not None), default=None
             ),
         )
 
@@ -143,17 +145,17 @@ class Terms:
     def multiplied(self, narrow: bool = False) -> Terms:
         """The same with kernels in place of their factors, or of those factors alone whose table is
         `narrow`; what is added to all kernels of a head is a part of β."""
-        made: dict[str, Any] = {}
+        changes: dict[str, Any] = {}
         if self.query_bias is not None and self.query is not None:
             offset = extend(self.query_bias, self.query.shape[2], self.outside)
-            made |= {"offset": _plus(self.offset, offset), "query_bias": None}
+            changes |= {"offset": _plus(self.offset, offset), "query_bias": None}
         for name, x, table in (
             ("query", self.query, self.query_table),
             ("key", self.key, self.key_table),
         ):
             if x is not None and table is not None and (table.dim() == 2 or not narrow):
-                made |= {name: x @ table, f"{name}_table": None}
-        return replace(self, **made) if made else self
+                changes |= {name: x @ table, f"{name}_table": None}
+        return replace(self, **changes) if changes else self
 
     def by_offset(self) -> Terms:
         """The same with a column for each offset in query and key, multiplied."""

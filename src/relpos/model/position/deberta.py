@@ -117,8 +117,8 @@ class Deberta(Scheme):
     def see(self, layer: int, given: Input, state: BucketRows) -> TokenKernels:
         """The rows as the layer's queries and keys."""
         if self.share:
-            made = given.project(state.rows)
-            q, k = made["q"], made["k"]
+            projected = given.project(state.rows)
+            q, k = projected["q"], projected["k"]
         else:
             q, k = self.own[layer](state.rows).chunk(2, 1)
         q, k = (

@@ -51,11 +51,11 @@ class Merge(Scheme):
         first = self.parts[0]
         for part in self.parts:
             if part.scale != first.scale:
-                one, two = (
+                of_first, of_part = (
                     f"{name_of(first)} multiplies q·k by {_factor(first)}",
                     f"{name_of(part)} by {_factor(part)}",
                 )
-                raise RelposError(f"{type(self).__name__}: {one}, {two}; they have no sum")
+                raise RelposError(f"{type(self).__name__}: {of_first}, {of_part}; they have no sum")
         self.projections = frozenset().union(*(part.projections for part in self.parts))
         self.maps = frozenset().union(*(part.maps for part in self.parts))
         self.max_length = min(
@@ -76,10 +76,10 @@ class Merge(Scheme):
             part for part in self.parts if part.splits or type(part).terms is not Scheme.terms
         ]
         if self.splits and len(acting) > 1:
-            one = next(part for part in acting if part.splits)
-            other = next(part for part in acting if part is not one)
+            splitting = next(part for part in acting if part.splits)
+            other = next(part for part in acting if part is not splitting)
             raise RelposError(
-                f"{name_of(one)} makes two heads of each, and {name_of(other)} acts "
+                f"{name_of(splitting)} makes two heads of each, and {name_of(other)} acts "
                 f"on the scores of whole ones"
             )
         for number, part in enumerate(self.parts):

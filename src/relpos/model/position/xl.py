@@ -63,8 +63,10 @@ class XL(Scheme):
         """W_R r of all layers at once."""
         # The waves of near offsets differ by less than bfloat16 can tell.
         with torch.autocast(self.weight.device.type, enabled=False):
-            made = self.weight @ self.waves(n).to(self.weight.dtype).t() * self.shape.head_dim**-0.5
-        return made.unflatten(1, (self.shape.heads, -1)).unbind(0)
+            vectors = (
+                self.weight @ self.waves(n).to(self.weight.dtype).t() * self.shape.head_dim**-0.5
+            )
+        return vectors.unflatten(1, (self.shape.heads, -1)).unbind(0)
 
     def turn(
         self,
