@@ -29,16 +29,16 @@ def presets() -> list[str]:
     A scheme that solves anew in one update of `refresh` only is there a second time, solving in
     every one.
     """
-    found = []
+    names = []
     for group in ("position", "conv"):
         for file in sorted((conf_dir() / group).glob("*.yaml")):
             text = file.read_text(encoding="utf-8")
             if file.stem == "none" or "???" in text:
                 continue
-            found.append(f"{group}={file.stem}")
-            if refresh(found[-1]) > 1:
-                found.append(f"{found[-1]} {group}.refresh=1")
-    return found
+            names.append(f"{group}={file.stem}")
+            if refresh(names[-1]) > 1:
+                names.append(f"{names[-1]} {group}.refresh=1")
+    return names
 
 
 def refresh(name: str) -> int:

@@ -71,10 +71,10 @@ def main() -> None:
             ][3:]
             other, mine = (statistics.median(times) * 1e3 for times in zip(*pairs, strict=True))
             ratios = sorted(a / b for a, b in pairs)
-            said = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}, {ratios[-1]:.2f})"
+            shown = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}, {ratios[-1]:.2f})"
             print(
                 f"| {n:,} | {str(dtype).removeprefix('torch.')} | {other:.1f} | {mine:.1f} | "
-                f"{said} |"
+                f"{shown} |"
             )
 
 

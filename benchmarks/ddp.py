@@ -110,7 +110,7 @@ def measure_exchange(rank: int, port: int, folder: str, repeats: int = 8) -> Non
     torch.set_num_threads(1)
     group = join(rank, 2, rank, "cpu")
     model = network("composite", "size=small", "vocabulary=16000").train()
-    batch, found = full_batch(), []
+    batch, figures = full_batch(), []
     batch = type(batch)(
         batch.input_ids % 16_000, batch.labels.where(batch.labels < 0, batch.labels % 16_000)
     )
@@ -135,7 +135,7 @@ def measure_exchange(rank: int, port: int, folder: str, repeats: int = 8) -> Non
         passes, passes_cpu, exchange, exchange_cpu = (
             statistics.median(column) for column in zip(*times[1:], strict=True)
         )
-        found.append({
+        figures.append({
             "precision": precision,
             "megabytes": round(sum(p.numel() for p in model.parameters()) * 4 / 1e6, 1),
             "passes, s": round(passes, 3),
@@ -146,7 +146,7 @@ def measure_exchange(rank: int, port: int, folder: str, repeats: int = 8) -> Non
             "share, CPU": round(exchange_cpu / (passes_cpu + exchange_cpu), 3),
         })  # fmt: skip
     if group.first:
-        Path(folder, "found.json").write_text(json.dumps(found), encoding="utf-8")
+        Path(folder, "found.json").write_text(json.dumps(figures), encoding="utf-8")
 
 
 def exchange_rows() -> list[dict[str, Any]]:
@@ -169,15 +169,17 @@ def main() -> int:
             {"machine": machine(), "load": os.getloadavg()[0], "rows": exchange_rows()},
         )
         return 0
-    found: dict[int, list[float]] = {1: [], 2: []}
+    speeds_of: dict[int, list[float]] = {1: [], 2: []}
     with tempfile.TemporaryDirectory() as name:
         write_corpus(Path(name))
         for repeat in range(given.repeats):
             for processes, seed in ((1, 2 * repeat), (2, 2 * repeat + 1)):
-                found[processes] += steps_per_second(Path(name), processes, given.steps, seed)
-                print(processes, [round(speed, 4) for speed in found[processes]], file=sys.stderr)
-    best = {processes: max(speeds) for processes, speeds in found.items()}
-    middle = {processes: statistics.median(speeds) for processes, speeds in found.items()}
+                speeds_of[processes] += steps_per_second(Path(name), processes, given.steps, seed)
+                print(
+                    processes, [round(speed, 4) for speed in speeds_of[processes]], file=sys.stderr
+                )
+    best = {processes: max(speeds) for processes, speeds in speeds_of.items()}
+    middle = {processes: statistics.median(speeds) for processes, speeds in speeds_of.items()}
     rows = [
         {
             "processes": processes,
@@ -186,7 +188,7 @@ def main() -> int:
             "times one process": round(best[processes] / best[1], 2),
             "by the medians": round(middle[processes] / middle[1], 2),
         }
-        for processes in found
+        for processes in speeds_of
     ]
     write_results(
         "ddp", {"machine": machine(), "load": os.getloadavg()[0], "bar": BAR, "rows": rows}

@@ -69,19 +69,19 @@ def losses(folder: Path, cost: dict[str, float]) -> list[tuple[str, float, float
             curves[row][seed] = [
                 (line["step"], line["heldout_loss"]) for line in lines if "heldout_loss" in line
             ]
-    found = []
+    rows = []
     for row, by_seed in curves.items():
         at_equal_steps = mean(curve[-1][1] for curve in by_seed.values())
         at_equal_time = mean(
             float(np.interp(curve[-1][0] / cost[row], *np.transpose(curve)))
             for curve in by_seed.values()
         )
-        found.append((row, cost[row], at_equal_steps, at_equal_time))
-    return sorted(found, key=lambda each: each[3])
+        rows.append((row, cost[row], at_equal_steps, at_equal_time))
+    return sorted(rows, key=lambda entry: entry[3])
 
 
 def report(rows: list[tuple[str, float, float, float]]) -> str:
-    at_steps = sorted(rows, key=lambda each: each[2])
+    at_steps = sorted(rows, key=lambda entry: entry[2])
     lines = [
         "# Held-out loss at equal steps and at equal time",
         "",

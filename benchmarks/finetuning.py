@@ -121,8 +121,8 @@ def main() -> None:
 
 
 def newest_tokenizer() -> Path:
-    found = (Path(os.environ.get("RELPOS_RUNS", "runs")) / "tokenizer").glob("*/tokenizer.model")
-    folders = sorted((path.parent for path in found), key=lambda path: path.stat().st_mtime)
+    files = (Path(os.environ.get("RELPOS_RUNS", "runs")) / "tokenizer").glob("*/tokenizer.model")
+    folders = sorted((path.parent for path in files), key=lambda path: path.stat().st_mtime)
     if not folders:
         raise SystemExit(
             "benchmarks/finetuning.py needs --tokenizer FOLDER: there is none below $RELPOS_RUNS"
@@ -193,8 +193,8 @@ def seconds(work: Callable[[], Any]) -> float:
 
 
 def ratio(theirs: list[float], own: list[float]) -> str:
-    found = [above / below for above, below in zip(theirs, own, strict=True)]
-    return f"{statistics.median(found):.2f} ({min(found):.2f} – {max(found):.2f})"
+    ratios = [above / below for above, below in zip(theirs, own, strict=True)]
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} – {max(ratios):.2f})"
 
 
 def ours(task: Task, vocabulary: int, size: str, precision: str) -> Side:
@@ -236,8 +236,8 @@ def hugging_face(
             "attention_mask": batch["attention_mask"],
         }
         with autocast("fp32" if cast else precision, "cpu"):
-            found: Tensor = model(**keys).logits
-        return found.float()
+            scores: Tensor = model(**keys).logits
+        return scores.float()
 
     def loss(batch: dict[str, Tensor]) -> Tensor:
         return nn.functional.cross_entropy(logits(batch), batch["labels"], reduction="sum")

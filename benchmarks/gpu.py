@@ -143,25 +143,25 @@ def parts(
 ) -> dict[str, Part]:
     """By name, in the order of their weight."""
     long, others = (16, []) if rehearse else (2048, [256, 512, 1024])
-    found: dict[str, Part] = {}
+    parts: dict[str, Part] = {}
     for size in sizes:
         peers = PEERS if size == sizes[0] else ()
-        found[f"step_{size}"] = partial(
+        parts[f"step_{size}"] = partial(
             steps, size, rows, n, ["none", "position=composite"], peers, repeats
         )
         if size == sizes[0]:
-            found[f"profile_{size}"] = partial(profile, f"position=composite size={size}", rows, n)
-            found |= {
+            parts[f"profile_{size}"] = partial(profile, f"position=composite size={size}", rows, n)
+            parts |= {
                 f"attention_{m}": partial(attention, m, max(1, rows * n // m), repeats)
                 for m in (n, long)
             }
     for at in range(0, len(names), 5):
-        found[f"step_{sizes[0]}_{at // 5 + 1}"] = partial(
+        parts[f"step_{sizes[0]}_{at // 5 + 1}"] = partial(
             steps, sizes[0], rows, n, ["none", *names[at : at + 5]], (), repeats
         )
     for m in [16] if rehearse else [64, 128, 256]:
-        found[f"graphs_{m}"] = partial(graphs, sizes[0], min(rows, 32), m, repeats)
-    return found | {
+        parts[f"graphs_{m}"] = partial(graphs, sizes[0], min(rows, 32), m, repeats)
+    return parts | {
         f"attention_{m}": partial(attention, m, max(1, rows * n // m), repeats) for m in others
     }
 
@@ -210,8 +210,8 @@ def _version(package: str) -> str:
 def _kept(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     """What the file there has, where it is of the same machine and settings."""
     path = folder / "gpu.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return found if all(found.get(key) == value for key, value in settings.items()) else {}
+    results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return results if all(results.get(key) == value for key, value in settings.items()) else {}
 
 
 def ours(size: str, name: str, rows: int, n: int, recorded: bool = True) -> Ours:
@@ -228,14 +228,14 @@ def steps(
     runs |= {f"ours {name}": ours(size, name, rows, n) for name in names}
     times = race(runs, repeats)
     per_flop = statistics.median(times["ceiling"]) / (2 * _side() ** 3)
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for name, seconds in times.items():
         middle = statistics.median(seconds)
-        found[name] = {"milliseconds": 1e3 * middle}
+        figures[name] = {"milliseconds": 1e3 * middle}
         if name == "ceiling":
-            found[name]["teraflops_per_second"] = 1e-12 / per_flop
+            figures[name]["teraflops_per_second"] = 1e-12 / per_flop
             continue
-        found[name]["million_tokens_per_second"] = 1e-6 * rows * n / middle
+        figures[name]["million_tokens_per_second"] = 1e-6 * rows * n / middle
         for column, other, mine in (
             ("over_none", "ours none", 0),
             ("hugging_face_over_it", "Hugging Face compiled", 1),
@@ -244,11 +244,11 @@ def steps(
                 pairs = [
                     (b, a) if mine else (a, b) for a, b in zip(seconds, times[other], strict=True)
                 ]
-                found[name][column] = statistics.median(a / b for a, b in pairs)
+                figures[name][column] = statistics.median(a / b for a, b in pairs)
         if name.startswith("ours"):
-            found[name]["share_of_ceiling"] = flops(size_of(size), rows, n) * per_flop / middle
-            found[name]["kernels"] = runs[name].kernels()  # type: ignore[attr-defined]
-    return found
+            figures[name]["share_of_ceiling"] = flops(size_of(size), rows, n) * per_flop / middle
+            figures[name]["kernels"] = runs[name].kernels()  # type: ignore[attr-defined]
+    return figures
 
 
 def profile(overrides: str, rows: int, n: int) -> dict[str, Any]:

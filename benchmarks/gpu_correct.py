@@ -94,18 +94,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if any(word in name for word in asked.only)
     }
     asked.out.mkdir(parents=True, exist_ok=True)
-    found: dict[str, Result] = {}
+    results: dict[str, Result] = {}
     written = 0.0
     for name, result in side_by_side(tasks, asked.workers, asked.seconds):
-        found[name] = result
-        if time.monotonic() - written > 1 or len(found) == len(tasks):
+        results[name] = result
+        if time.monotonic() - written > 1 or len(results) == len(tasks):
             write_text(
-                asked.out / "correct.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+                asked.out / "correct.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n"
             )
             written = time.monotonic()
-    print("\n".join(report(found)))
-    wrong = sum(bool(result.get("fault")) for result in found.values())
-    print(f"\n{len(found) - wrong} of {len(found)} right, {time.monotonic() - start:.0f} s")
+    print("\n".join(report(results)))
+    wrong = sum(bool(result.get("fault")) for result in results.values())
+    print(f"\n{len(results) - wrong} of {len(results)} right, {time.monotonic() - start:.0f} s")
     return min(1, wrong)
 
 
@@ -134,8 +134,8 @@ def all_tasks(rehearse: bool) -> dict[str, Task]:
     }
     for name in names:
         tasks[f"train {name}"] = partial(train, Ours, f"{name} {sized}", rows, n)
-    for said, more in {"modern": "block=modern", "causal": "size.attention=causal"}.items():
-        tasks[f"train composite, {said}"] = partial(
+    for label, more in {"modern": "block=modern", "causal": "size.attention=causal"}.items():
+        tasks[f"train composite, {label}"] = partial(
             train, Ours, f"position=composite {more} {sized}", rows, n
         )
     for head in ("classifier", "discriminator"):
@@ -172,7 +172,7 @@ def terms(keys: dict[str, Any], dtype: torch.dtype, n: int, padded: bool) -> Res
     )
     worst: dict[str, tuple[float, str]] = {}
     for name, expected in exact.items():
-        error, beside = (float((found[name] - expected).norm()) for found in (tested, plain))
+        error, beside = (float((tensors[name] - expected).norm()) for tensors in (tested, plain))
         bound = error / proof.allowed(plain[name], expected, dtype)
         for column, value in {"bound": bound, "eager": error / beside if beside else 1.0}.items():
             value = math.inf if math.isnan(value) else value
@@ -187,7 +187,7 @@ def terms(keys: dict[str, Any], dtype: torch.dtype, n: int, padded: bool) -> Res
 
 def train(make: Any, overrides: str, rows: int, n: int) -> Result:
     """14 updates at a rate at which the losses must fall."""
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         work = make(overrides, rows, n)
         losses = [float(work()) for _ in range(UPDATES)]
@@ -196,8 +196,10 @@ def train(make: Any, overrides: str, rows: int, n: int) -> Result:
             before = time.perf_counter()
             float(work())
             seconds.append(time.perf_counter() - before)
-    told = [
-        str(one.message).partition("\n")[0] for one in said if issubclass(one.category, UserWarning)
+    messages = [
+        str(warning.message).partition("\n")[0]
+        for warning in caught
+        if issubclass(warning.category, UserWarning)
     ]
     result: Result = {
         "kernels": work.kernels(),
@@ -208,7 +210,7 @@ def train(make: Any, overrides: str, rows: int, n: int) -> Result:
     free()
     falls = sum(losses[-4:]) < sum(losses[:4])  # false of NaN
     faults = [
-        *told,
+        *messages,
         *([] if falls else [f"losses do not fall: {losses[0]:.3f} to {losses[-1]:.3f}"]),
     ]
     return result | ({"fault": "; ".join(dict.fromkeys(faults))} if faults else {})
@@ -220,26 +222,26 @@ def bits(overrides: str, rows: int, n: int, repeats: int) -> Result:
     first: dict[str, Tensor] = {}
     for repeat in range(repeats):
         work.gradients(0)
-        found = work.step.gradients
-        first = first or {name: grad.clone() for name, grad in found.items()}
-        differ = [name for name, grad in found.items() if not torch.equal(first[name], grad)]
+        grads = work.step.gradients
+        first = first or {name: grad.clone() for name, grad in grads.items()}
+        differ = [name for name, grad in grads.items() if not torch.equal(first[name], grad)]
         if differ:
             return {
-                "fault": f"other bits in repeat {repeat} of {len(differ)} of {len(found)} "
+                "fault": f"other bits in repeat {repeat} of {len(differ)} of {len(grads)} "
                 f"gradients: {', '.join(differ[:4])}"
             }
-        torch._foreach_zero_([*found.values()])
+        torch._foreach_zero_([*grads.values()])
     return {"kernels": work.kernels(), "repeats": repeats}
 
 
-def report(found: dict[str, Result]) -> list[str]:
+def report(results: dict[str, Result]) -> list[str]:
     """What is wrong, and the worst figure of each kind of terms."""
     lines = [
         f"WRONG  {name}: {result['fault']}"
-        for name, result in found.items()
+        for name, result in results.items()
         if result.get("fault", "unfinished") != "unfinished"
     ]
-    unfinished = [name for name, result in found.items() if result.get("fault") == "unfinished"]
+    unfinished = [name for name, result in results.items() if result.get("fault") == "unfinished"]
     lines += (
         [f"unfinished: {len(unfinished)}, {', '.join(unfinished)[:400]} …"] if unfinished else []
     )
@@ -253,7 +255,7 @@ def report(found: dict[str, Result]) -> list[str]:
             begin = f"terms {kind}, {str(dtype)[6:]}, "
             rows = {
                 name.removeprefix(begin): x
-                for name, x in found.items()
+                for name, x in results.items()
                 if name.startswith(begin) and "bound" in x
             }
             if rows:
@@ -265,7 +267,7 @@ def report(found: dict[str, Result]) -> list[str]:
                     (value, of), at = max((tuple(row[column]), at) for at, row in rows.items())
                     cells += [f"{value:.2f}", f"{of}, {at}"]
                 lines.append("| " + " | ".join(cells) + " |")
-    trained = [(name, x) for name, x in found.items() if "losses" in x]
+    trained = [(name, x) for name, x in results.items() if "losses" in x]
     used = {
         kernels: sum(x["kernels"] == kernels for _, x in trained)
         for kernels in sorted({x["kernels"] for _, x in trained})
@@ -275,7 +277,7 @@ def report(found: dict[str, Result]) -> list[str]:
     lines.append("longest: " + ", ".join(f"{name} {x['seconds']:.0f} s" for name, x in slowest))
     lines += [
         f"{name}: {x['repeats']} times, {x['kernels']}"
-        for name, x in found.items()
+        for name, x in results.items()
         if "repeats" in x
     ]
     return lines

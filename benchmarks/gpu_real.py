@@ -98,26 +98,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     table.write_text(filled, encoding="utf-8")
     command = ["reproduce", f"table={table}"]
-    one = [*command, "rows=[composite]"]
+    training = [*command, "rows=[composite]"]
     try:
-        session.do("whole", [*one, "stages=[pretrain]"])
+        session.do("whole", [*training, "stages=[pretrain]"])
         # a second one follows a failure
         session.say("starts of the whole", len(session.starts("pretrain/composite")))
         killed = root / "killed"
         link(root, killed)
         session.do(
             "killed",
-            [*one, "stages=[pretrain]"],
+            [*training, "stages=[pretrain]"],
             killed,
             until=lambda: reached(killed, steps * 2 // 5),
         )
-        session.do("continued", [*one, "stages=[pretrain]"], killed)
+        session.do("continued", [*training, "stages=[pretrain]"], killed)
         session.say("same bits", same(root, killed))
         session.say(
             "continued from step",
             [start["from_step"] for start in session.starts("killed/pretrain/")],
         )
-        session.do("tuned", one)
+        session.do("tuned", training)
         session.do("all rows", command)
     except TimeoutError:
         print("the time is over", file=sys.stderr)
@@ -245,8 +245,8 @@ class Session:
         if speeds:
             self.say("million real tokens per second", 1e-6 * statistics.median(speeds))
             path = self.out / "gpu.json"
-            known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-            beside = known.get("step_small", {}).get("ours position=composite")
+            synthetic = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+            beside = synthetic.get("step_small", {}).get("ours position=composite")
             if beside:
                 ratio = (
                     self.found["million real tokens per second"]
@@ -345,16 +345,16 @@ def unpack(folder: Path, root: Path) -> None:
             archive.extractall(root, filter="data")
 
 
-def report(found: dict[str, Any]) -> list[str]:
+def report(figures: dict[str, Any]) -> list[str]:
     """A short table."""
     lines = ["", "| command | seconds | ended |", "| --- | ---: | --- |"]
     lines += [
         f"| {name} | {x['seconds']} | {x['ended']} |"
-        for name, x in found.items()
+        for name, x in figures.items()
         if isinstance(x, dict) and "ended" in x
     ]
     lines += ["", "| run | state | starts | last line of its log |", "| --- | --- | ---: | --- |"]
-    for name, run in found.get("runs", {}).items():
+    for name, run in figures.get("runs", {}).items():
         last = {key: float(f"{value:.4g}") for key, value in (run["log"] or [{}])[-1].items()}
         lines.append(
             f"| {name} | {run['state']} | {len(run['starts'])} | "
@@ -363,7 +363,7 @@ def report(found: dict[str, Any]) -> list[str]:
     return [
         *lines,
         "",
-        *(f"{name}: {value}" for name, value in found.items() if not isinstance(value, dict)),
+        *(f"{name}: {value}" for name, value in figures.items() if not isinstance(value, dict)),
     ]
 
 

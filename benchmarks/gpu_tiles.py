@@ -75,24 +75,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     end = time.monotonic() + asked.seconds
     chosen = {
-        name: each
-        for name, each in variants(asked.rehearse).items()
+        name: variant
+        for name, variant in variants(asked.rehearse).items()
         if any(word in name for word in asked.only)
     }
     if not asked.rehearse:
         need_gpu("gpu_tiles.py")
-    tasks: dict[str, Task] = {name: partial(once, *each) for name, each in chosen.items()}
+    tasks: dict[str, Task] = {name: partial(once, *variant) for name, variant in chosen.items()}
     faults = {
         name: result["fault"]
         for name, result in side_by_side(tasks, len(os.sched_getaffinity(0)), asked.seconds * 2 / 3) if "fault" in result
     }  # fmt: skip
-    found: dict[str, dict[str, float]] = {}
-    for name, each in chosen.items():
+    results: dict[str, dict[str, float]] = {}
+    for name, variant in chosen.items():
         if name not in faults and time.monotonic() < end:
-            found[name] = timed(*each)
+            results[name] = timed(*variant)
             free()
-    write_text(asked.out / "gpu_tiles.json", json.dumps(found, indent=1) + "\n")
-    for name, times in found.items():
+    write_text(asked.out / "gpu_tiles.json", json.dumps(results, indent=1) + "\n")
+    for name, times in results.items():
         print(
             f"{name}: "
             + ", ".join(f"{kernel} {microseconds}" for kernel, microseconds in times.items())
@@ -106,23 +106,23 @@ def variants(rehearse: bool) -> dict[str, tuple[Callable[..., Work], Changes]]:
     "now" has the source's."""
     rows, n = (2, 16) if rehearse else (ROWS, N)
     attend, tokens = partial(attention, rows, n), rows * n
-    found: dict[str, tuple[Callable[..., Work], Changes]] = {
+    variants: dict[str, tuple[Callable[..., Work], Changes]] = {
         "attention, now": (attend, []), "norms, now": (partial(norms, tokens), []), "GELU, now": (partial(gelu, tokens), []),
         "cross-entropy, now": (partial(loss, tokens), []),
     }  # fmt: skip
     if rehearse:
-        return found
+        return variants
     for backward, name in ((True, "backward"), (False, "forward")):
         for tiles in (
             Tiles(16, 128, 8, 1), Tiles(16, 128, 8), Tiles(32, 128, 8, 1), Tiles(32, 128, 8), Tiles(64, 128, 8, 1),
             Tiles(64, 64, 4, 1), Tiles(64, 64, 4), Tiles(64, 64, 4, 3), Tiles(64, 64, 8), Tiles(128, 64, 8), Tiles(128, 128, 8, 1),
         ):  # fmt: skip
-            found[f"attention, {name} {tuple(tiles)}"] = (
+            variants[f"attention, {name} {tuple(tiles)}"] = (
                 attend,
                 [(triton, "_tiles", tiled(tiles, backward))],
             )
     for tile in (1024, 2048, 4096, 8192):
-        found[f"attention, terms of {tile}"] = attend, [(triton_terms, "TILE", tile)]
+        variants[f"attention, terms of {tile}"] = attend, [(triton_terms, "TILE", tile)]
     for tile, warps, parts in (
         (512, 2, 1024),
         (1024, 2, 512),
@@ -133,14 +133,17 @@ def variants(rehearse: bool) -> dict[str, tuple[Callable[..., Work], Changes]]:
     ):
         shape = partial(shaped, tile=tile, warps=warps)
         changes = [(triton_sweeps, "_norm_shape", shape), (triton_sweeps, "MOST_PARTS", parts)]
-        found[f"norms, {tile} numbers, {warps} warps, {parts} parts"] = (
+        variants[f"norms, {tile} numbers, {warps} warps, {parts} parts"] = (
             partial(norms, tokens),
             changes,
         )
     for tile in (2048, 4096, 8192):
-        found[f"GELU, {tile}"] = partial(gelu, tokens), [(triton_sweeps, "TILE", tile)]
-        found[f"cross-entropy, {tile}"] = partial(loss, tokens), [(triton_sweeps, "COLUMNS", tile)]
-    return found
+        variants[f"GELU, {tile}"] = partial(gelu, tokens), [(triton_sweeps, "TILE", tile)]
+        variants[f"cross-entropy, {tile}"] = (
+            partial(loss, tokens),
+            [(triton_sweeps, "COLUMNS", tile)],
+        )
+    return variants
 
 
 def tiled(tiles: Tiles, of_backward: bool) -> Callable[..., Tiles]:
@@ -188,7 +191,9 @@ def timed(make: Callable[[], Work], changes: Changes) -> dict[str, float]:
         replay()
     end.record()
     torch.cuda.synchronize()
-    kernels = {each.key[:40]: each.self_device_time_total / REPEATS for each in seen.key_averages()}
+    kernels = {
+        kernel.key[:40]: kernel.self_device_time_total / REPEATS for kernel in seen.key_averages()
+    }
     longest = sorted((pair for pair in kernels.items() if pair[1] > 0), key=lambda pair: -pair[1])[
         :8
     ]

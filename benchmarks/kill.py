@@ -74,12 +74,12 @@ def moments(stage: str) -> dict[str, Callable[[Path], bool]]:
         seen: set[str] = set()
 
         def now(root: Path) -> bool:
-            found = list((root / stage).glob("*/checkpoint/.writing*"))
-            if found:
+            writing = list((root / stage).glob("*/checkpoint/.writing*"))
+            if writing:
                 seen.add(
                     str(sorted(path.name for path in (root / stage).glob("*/checkpoint/last-*")))
                 )
-            return bool(found) and len(seen) >= number
+            return bool(writing) and len(seen) >= number
 
         return now
 

@@ -119,7 +119,7 @@ def main() -> int:
     given = parser.parse_args()
     random.seed(given.seed)
     with tempfile.TemporaryDirectory() as name:
-        whole, killed, shared = (Path(name) / one for one in ("whole", "killed", "shared"))
+        whole, killed, shared = (Path(name) / run for run in ("whole", "killed", "shared"))
         *finished, seconds = finish(given.overrides, whole)
         rows = []
         for number, moment in enumerate(
@@ -141,7 +141,7 @@ def main() -> int:
                 after[identity] != count for identity, count in done.items()
             )
         both = [start(given.overrides, shared) for _ in range(2)]
-        ended = [one.wait() for one in both]
+        ended = [run.wait() for run in both]
         same, alike = (table(whole) == table(other) for other in (killed, shared))
         most, twice = (max(starts(root).values()) for root in (killed, shared))
     passed = (

@@ -87,8 +87,8 @@ for scale in {scale for scale, _ in values}:
         for _, at in runs.values()
     }
     of_scale = {
-        examples: {at: found[at] for at in networks & found.keys()}
-        for examples, found in gaps.items()
+        examples: {at: gaps_at[at] for at in networks & gaps_at.keys()}
+        for examples, gaps_at in gaps.items()
     }
     ways[scale] = (
         max(of_scale.items(), key=lambda item: (len(item[1]), item[0]))[1] if of_scale else {}
@@ -98,11 +98,11 @@ gains: dict[str, dict[str, float]] = defaultdict(dict)  # scale, row → minus t
 # of several learning rates, the one with most seeds; of equally many, the lowest
 for (scale, row), by_rate in values.items():
     chosen = max(by_rate.items(), key=lambda item: (len(item[1]), item[0]))[1]
-    known = {
+    by_seed = {
         seed: {"loss": loss, "order": ways[scale].get(at)}.get(measure, score(at))
         for seed, (loss, at) in chosen.items()
     }
-    if measured := {seed: value for seed, value in known.items() if value is not None}:
+    if measured := {seed: value for seed, value in by_seed.items() if value is not None}:
         scales[scale][row] = measured
     gains[scale][row] = float(np.mean([loss for loss, _ in chosen.values()]))
 
@@ -147,13 +147,15 @@ for scale, rows in scales.items():
         (a, b): np.array([rows[a][s] - rows[b][s] for s in sorted(rows[a].keys() & rows[b].keys())])
         for a, b in combinations(rows, 2)
     }
-    inside = [each for pair, each in paired.items() if len(each) > 1 and set(pair) <= set(pool)]
+    inside = [diffs for pair, diffs in paired.items() if len(diffs) > 1 and set(pair) <= set(pool)]
     d0, s0, most = 0.0, 0.0, np.inf
     if len(inside) > 1:
-        d0, s0 = moments(*np.array([[each.var(ddof=1) / 2, len(each) - 1] for each in inside]).T)
+        d0, s0 = moments(*np.array([[diffs.var(ddof=1) / 2, len(diffs) - 1] for diffs in inside]).T)
         most = sum(map(len, pool.values())) - len(pool) - len(set().union(*pool.values())) + 1
-    for pair, each in ((pair, each) for pair, each in paired.items() if len(each) > 1):
-        n, own, prior = len(each), float(each.var(ddof=1)), d0 if set(pair) <= set(pool) else 0.0
+    for pair, diffs in paired.items():
+        if len(diffs) < 2:
+            continue
+        n, own, prior = len(diffs), float(diffs.var(ddof=1)), d0 if set(pair) <= set(pool) else 0.0
         freedom, error = (
             min(prior + n - 1, most if prior else n - 1),
             ((prior * 2 * s0 + (n - 1) * own) / (prior + n - 1) / n) ** 0.5,
@@ -161,20 +163,20 @@ for scale, rows in scales.items():
         by = t.ppf(0.975, n - 1) * (own / n) ** 0.5
         say(
             pair,
-            float(each.mean()),
+            float(diffs.mean()),
             error,
             freedom,
-            f"; these pairs alone [{each.mean() - by:+.3f}, {each.mean() + by:+.3f}]",
+            f"; these pairs alone [{diffs.mean() - by:+.3f}, {diffs.mean() + by:+.3f}]",
         )
-    for pair, each in paired.items():
+    for pair, diffs in paired.items():
         # one run of each row, with the same seed
         if (
             d0
-            and len(each) == 1
+            and len(diffs) == 1
             and all(len(rows[row]) == 1 for row in pair)
             and set(pair) <= knowing
         ):
-            say(pair, float(each[0]), (2 * s0) ** 0.5, min(d0, most))
+            say(pair, float(diffs[0]), (2 * s0) ** 0.5, min(d0, most))
     # One run of a row beside several of another: no pairs, and each row's own variance, moderated
     # by those of all rows.
     if pool:
@@ -184,8 +186,8 @@ for scale, rows in scales.items():
         most = sum(map(len, pool.values())) - len(pool)
     for pair in (
         pair
-        for pair, each in paired.items()
-        if len(each) < 2 and max(len(rows[row]) for row in pair) > len(each)
+        for pair, diffs in paired.items()
+        if len(diffs) < 2 and max(len(rows[row]) for row in pair) > len(diffs)
     ):
         cap = most if set(pair) <= knowing else np.inf
         parts = []

@@ -221,14 +221,14 @@ def finish(command: Sequence[str], root: Path) -> dict[str, str]:
 def results(root: Path) -> dict[str, str]:
     """Every result → its checksum; of a table, its rows. The folder of `order` is named by the path
     of its network: left out."""
-    found = {path: path.read_bytes() for pattern in WRITTEN for path in root.glob(pattern)}
+    contents = {path: path.read_bytes() for pattern in WRITTEN for path in root.glob(pattern)}
     for path in root.glob("tables/*/table.json"):
-        found[path] = json.dumps(json.loads(path.read_text())["rows"], sort_keys=True).encode()
+        contents[path] = json.dumps(json.loads(path.read_text())["rows"], sort_keys=True).encode()
     names = {
         path: path.name if path.name == "order.json" else str(path.relative_to(root))
-        for path in found
+        for path in contents
     }
-    return {names[path]: hashlib.sha256(content).hexdigest() for path, content in found.items()}
+    return {names[path]: hashlib.sha256(content).hexdigest() for path, content in contents.items()}
 
 
 def fresh(parent: Path, stages: Sequence[str], prepared: Path) -> Path:
@@ -280,9 +280,11 @@ def trial(
     (meeting / "sent").touch()
     process.join()
     seconds = time.monotonic() - sent
-    said = (meeting / "stderr").read_text().splitlines()
+    lines = (meeting / "stderr").read_text().splitlines()
     expected = -number if number == signal.SIGKILL else 128 + number
-    is_said = number == signal.SIGKILL or (said[-1:] == [SAID] and "Traceback" not in "".join(said))
+    is_said = number == signal.SIGKILL or (
+        lines[-1:] == [SAID] and "Traceback" not in "".join(lines)
+    )
     left = left_of(process.pid)
     after = finish(phase.command, root)
     shutil.rmtree(root.parent)
@@ -295,7 +297,7 @@ def trial(
         different = [key for key in whole.keys() | after.keys() if whole.get(key) != after.get(key)]
         print(
             f"MISSED (in time: {in_time}, different: {different}), stderr:",
-            *said,
+            *lines,
             sep="\n    ",
             file=sys.stderr,
         )
@@ -312,7 +314,7 @@ def several(parent: Path, prepared: Path, whole: dict[str, str]) -> dict[str, An
     others = [begin(PRETRAIN, root) for _ in range(3)]
     saying = [folder / "stderr" for _, folder in others]
     while holder.is_alive() and any(
-        "waiting for" not in said.read_text() for said in saying if said.exists()
+        "waiting for" not in stderr.read_text() for stderr in saying if stderr.exists()
     ):
         time.sleep(0.02)
     holder.kill()
@@ -392,7 +394,7 @@ def main() -> int:
                     side_by_side.submit(trial, name, number, parent, prepared, expected)
                     for number in SIGNALS
                 ]
-                rows += [one.result() for one in trials]
+                rows += [future.result() for future in trials]
             print(*rows[-len(SIGNALS) :], sep="\n", file=sys.stderr)
     return 0 if write(rows) else 1
 

@@ -201,7 +201,7 @@ def spread(values: list[float]) -> dict[str, float]:
 def memory(names: list[str], rows: int) -> dict[str, Any]:
     """Peak memory in MB of a process that takes three steps, and what it had before it made the
     model."""
-    found = {}
+    megabytes = {}
     for name in names:
         command = [
             sys.executable,
@@ -213,15 +213,15 @@ def memory(names: list[str], rows: int) -> dict[str, Any]:
             "--threads",
             str(torch.get_num_threads()),
         ]
-        found[name] = json.loads(
+        megabytes[name] = json.loads(
             subprocess.run(command, check=True, capture_output=True, text=True).stdout
         )
-    base = found[names[0]]
+    base = megabytes[names[0]]
     share = {
         name: {key: value[key] / base[key] for key in ("peak", "above_start")}
-        for name, value in found.items()
+        for name, value in megabytes.items()
     }
-    return {"megabytes": found, "share_of_hugging_face": share}
+    return {"megabytes": megabytes, "share_of_hugging_face": share}
 
 
 def _memory_of(name: str, rows: int) -> dict[str, float]:

@@ -159,8 +159,8 @@ def work(precision: str, position: str, updates: int, gain: float | None) -> Non
 
         def wait(self) -> None:
             while sys.stdin.readline().strip() == "operations":
-                each: Any = module
-                print(each.operations * self.tokens / max(1, self.done), flush=True)
+                progress: Any = module
+                print(progress.operations * self.tokens / max(1, self.done), flush=True)
             self.began = time.process_time()
 
     trainer = pl.Trainer(

