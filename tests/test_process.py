@@ -51,7 +51,7 @@ PRETRAIN = ["pretrain", "steps=2", "batch=4"]
             ("toy",),
             marks=pytest.mark.full,
         ),
-        ("relpos.data.store._Writer, 'end'", signal.SIGTERM, 20, "store", ("toy", "tokenizer")),
+        ("relpos.data.store, 'portions'", signal.SIGTERM, 20, "store", ("toy", "tokenizer")),
     ],
 )
 def test_a_signal_is_one_line_and_128_with_its_number_however_often_it_comes(

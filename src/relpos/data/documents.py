@@ -24,7 +24,6 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from itertools import chain, dropwhile, groupby, islice, pairwise, tee
 
 import numpy as np
@@ -65,21 +64,37 @@ def documents_of(name: str, blocks: Iterator[str]) -> Iterator[Document]:
     # The licence is cut first: it is wrapped by hand, and a short file of one sentence a line would
     # be taken for wrapped text.
     dropped = Counter[str]()
-    head, blocks = _peek(_without_licence(blocks, dropped))
-    lines = head.split("\n")
-    # the first line that is not empty
-    if TITLE.match(next((line for line in lines if line.strip()), "")):
+    blocks = _without_licence(blocks, dropped)
+    beginning: list[str] = []
+    size = 0
+    for block in blocks:
+        beginning.append(block)
+        size += len(block)
+        if size >= HEAD:
+            break
+    blocks = chain(beginning, blocks)
+    head = "".join(beginning)[:HEAD]
+    # Without the last line: cut off at HEAD, it would look like one that was ended early.
+    lines = (head[: head.rfind("\n") + 1] or head).split("\n")
+    if has_title(lines):
         yield from _articles(name, blocks, dropped)
         return
     width = wrapped_at(lines)
+    body = lines[len(lines) // 10 :]
     paragraphs: Iterator[str]
     if width is None:
         paragraphs = (line for block in blocks for line in block.split("\n"))
-    elif _has_paragraphs(lines):
-        paragraphs = _wrapped(blocks)
+    # Empty lines separate paragraphs, and not only chapter headings: at least one line in 40.
+    elif 40 * sum(not line.strip() for line in body) > len(body):
+        paragraphs = (part.replace("\n", " ") for part in _wrapped(blocks))
     else:
         paragraphs = _ragged(blocks, width)
     yield Document(name, paragraphs, dropped=dropped)
+
+
+def has_title(lines: Iterable[str]) -> bool:
+    """Whether the first line that is not empty is a level-1 heading of WikiText."""
+    return bool(TITLE.match(next(filter(str.strip, lines), "")))
 
 
 def wrapped_at(lines: list[str]) -> int | None:
@@ -105,20 +120,6 @@ def wrapped_at(lines: list[str]) -> int | None:
     return width if share > 0.37 else None
 
 
-def _peek(blocks: Iterator[str]) -> tuple[str, Iterator[str]]:
-    """The beginning of a stream, and the whole stream."""
-    beginning: list[str] = []
-    size = 0
-    for block in blocks:
-        beginning.append(block)
-        size += len(block)
-        if size >= HEAD:
-            break
-    head = "".join(beginning)[:HEAD]
-    # Without the last line: cut off at HEAD, it would look like one that was ended early.
-    return head[: head.rfind("\n") + 1] or head, chain(beginning, blocks)
-
-
 def _without_licence(blocks: Iterator[str], dropped: Counter[str]) -> Iterator[str]:
     """The blocks without Project Gutenberg's licence, whose lines `dropped` counts."""
     inside = False
@@ -137,13 +138,6 @@ def _without_licence(blocks: Iterator[str], dropped: Counter[str]) -> Iterator[s
             else:
                 kept.append(line)
         yield "".join(kept)
-
-
-def _has_paragraphs(lines: list[str]) -> bool:
-    """Whether empty lines separate paragraphs, and not only chapter headings: at least one line in
-    40 is empty."""
-    body = list(lines[len(lines) // 10 :]) or lines
-    return 40 * sum(not line.strip() for line in body) > len(body)
 
 
 def _articles(name: str, blocks: Iterator[str], dropped: Counter[str]) -> Iterator[Document]:
@@ -169,11 +163,16 @@ def _articles(name: str, blocks: Iterator[str], dropped: Counter[str]) -> Iterat
 
 
 def _without_headings(lines: Iterator[str], dropped: Counter[str]) -> Iterator[str]:
+    """Drops headings, and undoes WikiText's ` @-@ `, ` @,@ `, ` @.@ ` inside words and numbers. Its
+    <unk> becomes a character for which no tokenizer has a piece, so that it is encoded as one
+    unknown id and not as five pieces of text."""
     for line in lines:
         if HEADING.match(line):
             dropped["headings"] += 1
-        else:
-            yield untokenised(line)
+            continue
+        if "@" in line:
+            line = line.replace(" @-@ ", "-").replace(" @,@ ", ",").replace(" @.@ ", ".")
+        yield line.replace("<unk>", UNKNOWN)
 
 
 def _shape(paragraph: str) -> str:
@@ -183,28 +182,19 @@ def _shape(paragraph: str) -> str:
     return str(len(paragraph.split()))
 
 
-def untokenised(line: str) -> str:
-    """Undoes WikiText's ` @-@ `, ` @,@ `, ` @.@ ` inside words and numbers. Its <unk> becomes a
-    character for which no tokenizer has a piece, so that it is encoded as one unknown id and not as
-    five pieces of text."""
-    if "@" in line:
-        line = line.replace(" @-@ ", "-").replace(" @,@ ", ",").replace(" @.@ ", ".")
-    return line.replace("<unk>", UNKNOWN)
-
-
 def _wrapped(blocks: Iterator[str]) -> Iterator[str]:
-    """Paragraphs between empty lines, each joined into one line."""
+    """Paragraphs between empty lines."""
     tail = ""  # the last paragraph, which the next block may continue
     for block in blocks:
         parts = PARAGRAPH.split(tail + block)
         tail = parts.pop()
-        yield from (part.replace("\n", " ") for part in parts)
+        yield from parts
         # A file without empty lines would otherwise grow in memory, and be split again with each
         # block.
         if len(tail) > LONGEST:
             whole, _, tail = tail.rpartition("\n")
-            yield whole.replace("\n", " ")
-    yield tail.replace("\n", " ")
+            yield whole
+    yield tail
 
 
 def _ragged(blocks: Iterator[str], width: int) -> Iterator[str]:
@@ -228,11 +218,6 @@ def _ragged(blocks: Iterator[str], width: int) -> Iterator[str]:
                 paragraph.append(line.strip())
                 room = width - 4 - len(line)
     yield " ".join(paragraph)
-
-
-def splitter() -> str:
-    """Name and version of what splits paragraphs into sentences."""
-    return f"sentencex {version('sentencex')}"
 
 
 def split(text: str) -> list[str]:

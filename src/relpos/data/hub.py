@@ -13,7 +13,7 @@ from logging import CRITICAL, getLogger
 from pathlib import Path
 from zlib import crc32
 
-from relpos.data.documents import TITLE, Document, documents_of
+from relpos.data.documents import Document, documents_of, has_title
 from relpos.data.filehash import described_folder
 from relpos.data.table import csv_rows, objects
 from relpos.data.textfile import blocks, decompressed, suffix
@@ -116,7 +116,7 @@ def _documents(
 ) -> Iterator[Document]:
     head = list(islice(rows, 100))
     rows = chain(head, rows)
-    if TITLE.match(next((row for row in head if row.strip()), "")):
+    if has_title(head):
         yield from documents_of(name, _blocks(rows))
         return
     dropped = Counter[str]()

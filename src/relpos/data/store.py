@@ -19,19 +19,20 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from relpos.data.documents import Document, portions, splitter
+from relpos.data.documents import Document, portions
 from relpos.data.examples import ExampleSet, PairExamples, WindowExamples
 from relpos.data.heldout import ends
-from relpos.data.tokenizer import OURS, Ids, Marks, TextIds, Tokenizer
+from relpos.data.tokenizer import OURS, Ids, Marks, Tokenizer
 from relpos.errors import RelposError, plural, say
 from relpos.files import cannot_write, opened, write_json
 from relpos.process import cores
@@ -84,8 +85,13 @@ class Manifest:
 
 
 class Store:
-    """A finished store, open for reading; RelposError where it is missing, unfinished or
-    damaged."""
+    """A finished store, open for reading.
+
+    Every file's SHA-256 is compared with the manifest's, once in a process.
+
+    Raises:
+        RelposError: it is missing, unfinished or damaged; names the file that differs.
+    """
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
@@ -98,7 +104,11 @@ class Store:
             self.manifest: Manifest = read_json(path, Manifest)
         except RelposError as error:
             raise RelposError(f"store {self.folder}: {error}; {_REMEDY}") from None
-        self.verify()
+        for name, entry in self.manifest.files.items():
+            if known_sha256(self.folder / name) != entry.sha256:
+                raise RelposError(
+                    f"damaged store: {self.folder / name} is not what the manifest says; {_REMEDY}"
+                )
         self.vocabulary = self.manifest.vocabulary
         self.marks = self.manifest.marks
         self.ids = self._mapped("ids.bin", self.manifest.dtype)
@@ -136,15 +146,6 @@ class Store:
             counts += np.bincount(self.ids[first:last], minlength=self.vocabulary)
         return counts
 
-    def verify(self) -> None:
-        """Compares every file's SHA-256 with the manifest's, once in a process; RelposError names
-        the file that differs."""
-        for name, entry in self.manifest.files.items():
-            if known_sha256(self.folder / name) != entry.sha256:
-                raise RelposError(
-                    f"damaged store: {self.folder / name} is not what the manifest says; {_REMEDY}"
-                )
-
     def _mapped(self, name: str, dtype: str) -> npt.NDArray[Any]:
         # A plain array over the map: indexing numpy's memmap class costs several times as much.
         return np.asarray(np.memmap(self.folder / name, dtype=dtype, mode="r"))
@@ -157,9 +158,9 @@ def tell(folder: Path) -> None:
     store = Store(folder)
     sizes = np.diff(store.sentences[store.documents])
     held = store.heldout.sum()
-    names = (folder / "sources.txt").read_text(encoding="utf-8").splitlines()
+    sources = (folder / "sources.txt").read_text(encoding="utf-8")
     # in a store, a document and its end are two
-    documents = sum(not name.endswith(ITS_END) for name in names)
+    documents = store.manifest.documents - sources.count(f"{ITS_END}\n")
     kinds = [f"{number:,} {kind}" for kind, number in store.manifest.dropped.items()]
     parts = "document or end of a document"
     if held != 1:
@@ -167,8 +168,7 @@ def tell(folder: Path) -> None:
     say(
         f"relpos: {plural(documents, 'document')}, {plural(len(store.sentences) - 1, 'sentence')}, "
         f"{plural(len(store.ids), 'token')}; held out "
-        f"{sizes[store.heldout].sum() / sizes.sum():.2%} of the tokens, in "
-        f"{held:,} {parts}; "
+        f"{sizes[store.heldout].sum() / sizes.sum():.2%} of the tokens, in {held:,} {parts}; "
         f"left out {', '.join(kinds) or 'nothing'}"
     )
     if (unknown := store.manifest.unknown / len(store.ids)) > MANY:
@@ -212,20 +212,107 @@ def write_store(
         from relpos.data.words import Words
 
         words = Words(tokenizer)
+    dtype: Literal["<u2", "<u4"] = "<u4"
+    if tokenizer.size <= 1 << 16:
+        dtype = "<u2"
+    tokens = unknown = sentences = 0
+    starts = [0]  # of the documents, in sentences
+    hashes: list[int] = []  # of the documents' content, 64 bits
+    sources: list[str] = []
+    dropped = Counter[str]()
     try:
-        with _Writer(folder, tokenizer) as out:
+        with _opened(folder) as files:
+            files["sentences.bin"].write(np.zeros(1, "<i8").data)
             for item in encoded(_feed(documents), tokenizer, processes or cores()):
                 if isinstance(item, _End):
-                    out.end(item)
-                else:
-                    lengths, ids = item
-                    if words and shuffle:
-                        ids = ngrams_permuted(lengths, ids, out.sentences, words, shuffle)
-                    out.add(lengths, ids)
-            manifest = out.finish(heldout, alike)
+                    dropped += item.dropped
+                    if sentences > starts[-1]:
+                        starts.append(sentences)
+                        hashes.append(item.content)
+                        sources.append(" ".join(item.source.split()))
+                    else:
+                        dropped["documents without a sentence"] += 1
+                    continue
+                lengths, ids = item
+                if words and shuffle:
+                    ids = ngrams_permuted(lengths, ids, sentences, words, shuffle)
+                files["ids.bin"].write(ids.astype(dtype).data)
+                ends_of_sentences = tokens + np.cumsum(lengths, dtype=np.int64)
+                files["sentences.bin"].write(ends_of_sentences.astype("<i8").data)
+                tokens += len(ids)
+                unknown += int((ids == tokenizer.unk).sum())
+                sentences += len(lengths)
+                if tokens >= FIRST:
+                    _refuse_unknown(tokens, unknown)
+            if not hashes:
+                raise RelposError("data: the corpus has no sentences")
+            _refuse_unknown(tokens, unknown)
+            files["sentences.bin"].flush()
+            offsets = np.memmap(folder / "sentences.bin", dtype="<i8", mode="r")
+            whole = np.asarray(starts)
+            held = ends(np.asarray(hashes, np.uint64), whole, offsets, heldout, alike)
+            behind = whole[1:] - held  # where held-out text begins
+            bounds = np.union1d(whole, behind)
+            document = np.searchsorted(whole, bounds[:-1], side="right") - 1
+            flags = bounds[:-1] >= behind[document]
+            is_end = bounds[:-1] > whole[document]
+            lines = (
+                sources[i] + ITS_END * bool(end) + "\n"
+                for i, end in zip(document, is_end, strict=True)
+            )
+            files["sources.txt"].write("".join(lines).encode(errors="backslashreplace"))
+            files["documents.bin"].write(bounds.astype("<i8").data)
+            files["heldout.bin"].write(flags.astype("u1").data)
+            # Flushed before the manifest exists: after a power cut it must not stand beside
+            # incomplete files.
+            for file in files.values():
+                file.flush()
+                os.fsync(file.fileno())
+            manifest = Manifest(
+                vocabulary=tokenizer.size,
+                dtype=dtype,
+                documents=len(flags),
+                sentences=sentences,
+                tokens=tokens,
+                files={
+                    path.name: StoreFile(path.stat().st_size, known_sha256(path))
+                    for path in map(folder.joinpath, files)
+                },
+                unknown=unknown,
+                dropped=dict(dropped),
+                splitter=f"sentencex {version('sentencex')}",
+                marks=tokenizer.marks,
+            )
     except OSError as error:
         raise cannot_write(folder, error) from error
     write_json(folder / MANIFEST, asdict(manifest))
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[dict[str, IO[bytes]]]:
+    """The files of a store, to be written; an error leaves none of them."""
+    names = "ids.bin", "sentences.bin", "documents.bin", "heldout.bin", "sources.txt"
+    files = {name: opened(folder / name, "wb", buffering=1 << 20) for name in names}
+    try:
+        yield files
+    except BaseException:
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
+        raise
+    finally:
+        for file in files.values():
+            # An error of closing, about the same full disk, must not take another one's place;
+            # where there is none, all is flushed.
+            with suppress(OSError):
+                file.close()
+
+
+def _refuse_unknown(tokens: int, unknown: int) -> None:
+    if tokens == unknown:
+        raise RelposError(
+            f"tokenizer: it knows none of the text's first {tokens:,} tokens; choose one made for "
+            "such text"
+        )
 
 
 @dataclass(frozen=True)
@@ -236,110 +323,6 @@ class _End:
     source: str
     content: int
     dropped: Counter[str]
-
-
-class _Writer:
-    """The open files of a store."""
-
-    def __init__(self, folder: Path, tokenizer: Tokenizer) -> None:
-        self.folder, self.tokenizer = folder, tokenizer
-        self.dtype: Literal["<u2", "<u4"] = "<u4"
-        if tokenizer.size <= 1 << 16:
-            self.dtype = "<u2"
-        names = "ids.bin", "sentences.bin", "documents.bin", "heldout.bin", "sources.txt"
-        self.files = {name: opened(folder / name, "wb", buffering=1 << 20) for name in names}
-        self.tokens, self.unknowns, self.sentences = 0, 0, 0
-        self.starts = [0]  # of the documents, in sentences
-        self.hashes: list[int] = []  # of the documents' content, 64 bits
-        self.sources: list[str] = []
-        self.dropped = Counter[str]()
-        self.files["sentences.bin"].write(np.zeros(1, "<i8"))
-
-    def __enter__(self) -> _Writer:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        for name, file in self.files.items():
-            if kind is None:
-                file.close()
-                continue
-            # An error is on its way: one of closing, about the same full disk, must not take its
-            # place.
-            with suppress(OSError):
-                file.close()
-            (self.folder / name).unlink(missing_ok=True)
-
-    def add(self, lengths: TextIds, ids: TextIds) -> None:
-        """Sentences of the document that is being written."""
-        self.files["ids.bin"].write(ids.astype(self.dtype))
-        self.files["sentences.bin"].write(
-            (self.tokens + np.cumsum(lengths, dtype=np.int64)).astype("<i8")
-        )
-        self.tokens += len(ids)
-        self.unknowns += int((ids == self.tokenizer.unk).sum())
-        self.sentences += len(lengths)
-        if self.tokens >= FIRST:
-            self._refuse_unknown()
-
-    def _refuse_unknown(self) -> None:
-        if self.tokens == self.unknowns:
-            raise RelposError(
-                f"tokenizer: it knows none of the text's first {self.tokens:,} "
-                f"tokens; choose one made for such text"
-            )
-
-    def end(self, document: _End) -> None:
-        """The end of a document; a document without a sentence is left out."""
-        self.dropped += document.dropped
-        if self.sentences > self.starts[-1]:
-            self.starts.append(self.sentences)
-            self.hashes.append(document.content)
-            self.sources.append(" ".join(document.source.split()))
-        else:
-            self.dropped["documents without a sentence"] += 1
-
-    def finish(self, heldout: float, alike: bool) -> Manifest:
-        """Writes offsets and flags of the documents."""
-        if not self.hashes:
-            raise RelposError("data: the corpus has no sentences")
-        self._refuse_unknown()
-        self.files["sentences.bin"].flush()
-        sentences = np.memmap(self.folder / "sentences.bin", dtype="<i8", mode="r")
-        whole = np.asarray(self.starts)
-        held = ends(np.asarray(self.hashes, np.uint64), whole, sentences, heldout, alike)
-        behind = whole[1:] - held  # where held-out text begins
-        starts = np.union1d(whole, behind)
-        document = np.searchsorted(whole, starts[:-1], side="right") - 1
-        flags = starts[:-1] >= behind[document]
-        is_end = starts[:-1] > whole[document]
-        lines = (
-            self.sources[i] + ITS_END * bool(end) + "\n"
-            for i, end in zip(document, is_end, strict=True)
-        )
-        self.files["sources.txt"].write("".join(lines).encode(errors="backslashreplace"))
-        self.files["documents.bin"].write(starts.astype("<i8"))
-        self.files["heldout.bin"].write(flags.astype("u1"))
-        # Flushed before the manifest exists: after a power cut it must not stand beside incomplete
-        # files.
-        for file in self.files.values():
-            file.flush()
-            os.fsync(file.fileno())
-        paths = {name: self.folder / name for name in self.files}
-        return Manifest(
-            vocabulary=self.tokenizer.size,
-            dtype=self.dtype,
-            documents=len(flags),
-            sentences=self.sentences,
-            tokens=self.tokens,
-            files={
-                name: StoreFile(path.stat().st_size, known_sha256(path))
-                for name, path in paths.items()
-            },
-            unknown=self.unknowns,
-            dropped=dict(self.dropped),
-            splitter=splitter(),
-            marks=self.tokenizer.marks,
-        )
 
 
 def _feed(documents: Iterable[Document]) -> Iterator[str | _End]:
