@@ -62,59 +62,16 @@ def permuted(batch: MicroBatch, numbers: Tensor, words: Words, window: int | Non
         words: the boundaries, of the tokenizer that made the ids.
         window: None: all words.
     """
-    source = permutation(
-        torch.where(batch.labels == IGNORED, batch.input_ids, batch.labels),
-        batch,
-        numbers,
-        words,
-        window,
-    )
-    return _moved(batch, source)
-
-
-def mirrored(batch: MicroBatch) -> MicroBatch:
-    """`batch` with the real tokens of each row from the last to the first, [CLS] and [SEP] among
-    them; padding stays at the right.
-
-    The distance between any two tokens stays the same, also from a token to [CLS]: a network that
-    sees nothing but distances predicts the same. With [CLS] and [SEP] left in their places it would
-    not.
-    """
-    place, lengths = (
-        torch.arange(batch.input_ids.shape[1]),
-        batch.attention_mask.sum(1, keepdim=True),
-    )
-    return _moved(batch, torch.where(place < lengths, lengths - 1 - place, place))
-
-
-def _moved(batch: MicroBatch, source: Tensor) -> MicroBatch:
-    """`batch` with each token, and what is to be predicted there, taken from the place `source` (b,
-    n)."""
-    return replace(
-        batch,
-        input_ids=batch.input_ids.gather(1, source),
-        labels=batch.labels.gather(1, source),
-    )
-
-
-def permutation(
-    ids: Tensor,
-    batch: MicroBatch,
-    numbers: Tensor,
-    words: Words,
-    window: int | None,
-) -> Tensor:
-    """ids (b, n) before masking → (b, n): the place that each token comes from."""
-    array, real = ids.numpy(), batch.attention_mask.numpy()
+    ids = torch.where(batch.labels == IGNORED, batch.input_ids, batch.labels).numpy()
+    real = batch.attention_mask.numpy()
     # A [SEP] that the masking drew stands in `input_ids` only, so these are the true ones.
     marks = words.marks
-    fixed = ~real | (array == marks.cls) | (array == marks.sep) | (array == marks.pad)
+    fixed = ~real | (ids == marks.cls) | (ids == marks.sep) | (ids == marks.pad)
     # `roll` brings the last column round to the first one, where [CLS] stands and is fixed anyway.
+    edges = fixed | np.roll(fixed, 1, 1)
     # every fixed token is a part by itself, and so is every sentence
-    part = np.cumsum(fixed | np.roll(fixed, 1, 1), 1)
-    begins = words.begins(array) | fixed | np.roll(fixed, 1, 1)
-    word = np.cumsum(begins, 1)
-    place = np.arange(array.shape[1])[None, :]
+    part = np.cumsum(edges, 1)
+    word = np.cumsum(words.begins(ids) | edges, 1)
     first_word = np.maximum.accumulate(np.where(np.diff(part, axis=1, prepend=-1) > 0, word, 0), 1)
     inside = word - first_word  # the word's number in its sentence
     group = np.zeros_like(inside)
@@ -127,10 +84,33 @@ def permutation(
         torch.from_numpy(part),
         torch.from_numpy(inside),
     ).numpy()
+    place = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
     # The last key counts first. The word stands behind the draw: pieces of two words that drew the
     # same number must not mix.
-    order = np.lexsort((np.broadcast_to(place, array.shape), word, draw, group, part), axis=1)
-    return torch.from_numpy(order)
+    return _moved(batch, torch.from_numpy(np.lexsort((place, word, draw, group, part), axis=1)))
+
+
+def mirrored(batch: MicroBatch) -> MicroBatch:
+    """`batch` with the real tokens of each row from the last to the first, [CLS] and [SEP] among
+    them; padding stays at the right.
+
+    The distance between any two tokens stays the same, also from a token to [CLS]: a network that
+    sees nothing but distances predicts the same. With [CLS] and [SEP] left in their places it would
+    not.
+    """
+    place = torch.arange(batch.input_ids.shape[1])
+    lengths = batch.attention_mask.sum(1, keepdim=True)
+    return _moved(batch, torch.where(place < lengths, lengths - 1 - place, place))
+
+
+def _moved(batch: MicroBatch, source: Tensor) -> MicroBatch:
+    """`batch` with each token, and what is to be predicted there, taken from the place `source` (b,
+    n)."""
+    return replace(
+        batch,
+        input_ids=batch.input_ids.gather(1, source),
+        labels=batch.labels.gather(1, source),
+    )
 
 
 def ngrams_permuted(
@@ -176,9 +156,8 @@ def windows_of_text(examples: ExampleSet, count: int) -> Tensor:
         examples: of packing `document`.
         count: windows.
     """
-    whole = torch.nonzero(examples.lengths(torch.arange(len(examples))) == examples.length).squeeze(
-        1
-    )
+    lengths = examples.lengths(torch.arange(len(examples)))
+    (whole,) = torch.where(lengths == examples.length)
     count = min(count, len(whole))
     if not count:
         return torch.zeros(0, examples.length - 2, dtype=torch.int64)
