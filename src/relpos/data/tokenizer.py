@@ -13,7 +13,7 @@ import io
 import random
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -90,9 +90,8 @@ def train_tokenizer(
     if all(len(sentence.encode()) > LONGEST for sentence in drawn):
         raise RelposError(
             f"data: all sentences are longer than {LONGEST:,} bytes, and a tokenizer is trained on "
-            f"shorter ones only; "
-            "is the text one long line without full stops? Put each sentence, or each paragraph, "
-            "on a line of its own"
+            "shorter ones only; is the text one long line without full stops? Put each sentence, "
+            "or each paragraph, on a line of its own"
         )
     model = io.BytesIO()
     rule = "nmt_nfkc_cf"
@@ -114,8 +113,7 @@ def train_tokenizer(
         if needed := NEEDED.search(str(error)):
             raise RelposError(
                 f"vocabulary={vocabulary}: too small for this text, whose single characters and "
-                f"the {MASK + 1} special tokens "
-                f"make {needed[1]} ids: vocabulary={needed[1]} or more"
+                f"the {MASK + 1} special tokens make {needed[1]} ids: vocabulary={needed[1]} or more"
             ) from None
         raise RelposError(
             f"vocabulary={vocabulary}: no tokenizer from {plural(len(drawn), 'sentence')}: "
@@ -129,26 +127,16 @@ def reservoir(stream: Iterable[str], size: int) -> list[str]:
     """`size` items of a stream, each as probable as any, in the memory of `size` items (Li 1994,
     algorithm L)."""
     draw = random.Random(0)
-    iterator: Iterator[str] = iter(stream)
-    kept = list(islice(iterator, max(size, 0)))
-    if size < 1 or len(kept) < size:
-        return kept
+    stream = iter(stream)
+    kept = list(islice(stream, size))
     w = 1.0
-
-    def gap() -> int:
-        """How many items are passed over."""
-        nonlocal w
+    while True:
         w *= exp(log(draw.random()) / size)
-        return floor(log(draw.random()) / log(1 - w))
-
-    skip = gap()
-    for item in iterator:
-        if skip:
-            skip -= 1
-            continue
+        passed_over = floor(log(draw.random()) / log(1 - w))
+        item = next(islice(stream, passed_over, None), None)
+        if item is None:
+            return kept
         kept[draw.randrange(size)] = item
-        skip = gap()
-    return kept
 
 
 class Tokenizer:
