@@ -55,18 +55,21 @@ def encode(rows: Rows, tokenizer: Tokenizer, length: int = 128) -> Encoded:
             f"length={length}: a pair needs at least {4 + between} positions, [CLS] "
             f"a {'[SEP] ' * between}b [SEP]"
         )
-    firsts = tokenizer.encode(rows.sentence_a)
-    ids, ends = [], []
-    for first, second in zip(firsts, seconds, strict=True):
-        row, end = _assemble(first, second, tokenizer, length)
+    cls, sep = np.array([[tokenizer.cls], [tokenizer.sep]], np.int32)
+    ids, starts = [], []
+    for a, b in zip(tokenizer.encode(rows.sentence_a), seconds, strict=True):
+        if b is None:
+            row = np.concatenate([cls, a[: length - 2], sep])
+            starts.append(len(row))
+        else:
+            length_a, length_b = cut(len(a), len(b), length - 2 - between)
+            row = np.concatenate([cls, a[:length_a], sep.repeat(between), b[:length_b], sep])
+            starts.append(1 + length_a + between)
         ids.append(row)
-        ends.append(end)
     labels = None
     if rows.labels is not None:
         labels = torch.tensor(rows.labels)
-        if labels.is_floating_point():
-            labels = labels.float()
-    return Encoded(ids, ends, labels, tokenizer.pad, length)
+    return Encoded(ids, starts, labels, tokenizer.pad, length)
 
 
 def cut(a: int, b: int, room: int) -> tuple[int, int]:
@@ -78,20 +81,6 @@ def cut(a: int, b: int, room: int) -> tuple[int, int]:
     """
     b = min(b, max(room // 2, room - a))
     return min(a, room - b), b
-
-
-def _assemble(
-    a: TextIds, b: TextIds | None, tokenizer: Tokenizer, length: int
-) -> tuple[TextIds, int]:
-    """Ids of one row, and where its second text begins."""
-    cls, sep = np.array([[tokenizer.cls], [tokenizer.sep]], np.int32)
-    if b is None:
-        row = np.concatenate([cls, a[: length - 2], sep])
-        return row, len(row)
-    between = tokenizer.separators
-    length_a, length_b = cut(len(a), len(b), length - 2 - between)
-    row = np.concatenate([cls, a[:length_a], sep.repeat(between), b[:length_b], sep])
-    return row, 1 + length_a + between
 
 
 def collate(encoded: Encoded, rows: Tensor, n: int | None = None) -> dict[str, Tensor]:
@@ -162,6 +151,8 @@ class TuningSteps(IterableDataset[TuningStep]):
 
     def __iter__(self) -> Iterator[TuningStep]:
         lengths = self.encoded.lengths
+        room = self.microbatch * self.encoded.length
+        shapes = Shapes.of(lengths, self.encoded.length, room)
         steps_an_epoch = -(-len(lengths) // self.batch)
         batches = list[Tensor]()
         for index in range(self.start, self.stop):
@@ -170,28 +161,16 @@ class TuningSteps(IterableDataset[TuningStep]):
                 batches = epoch_batches(len(lengths), self.seed, epoch, self.batch)
             rows = batches[place]
             step = TuningStep(index, [], len(rows))
-            for part, n, held in self._dealt(lengths[rows]):
+            parts: Iterable[tuple[Tensor, int | None, Tensor | None]] = shapes.deal(lengths[rows])
+            if not self.few_shapes:  # of the columns that their rows need, with all places computed
+                parts = ((part, None, None) for part in passes(lengths[rows], room))
+            for part, n, held in parts:
                 microbatch = collate(self.encoded, rows[part], n)
                 microbatch["keys"] = counter_hash(index, rows[part])
                 if held is not None:
                     microbatch["held"] = held
                 step.microbatches.append(microbatch)
             yield step
-
-    def _dealt(self, lengths: Tensor) -> Iterable[tuple[Tensor, int | None, Tensor | None]]:
-        """The passes of a step, as `Shapes.deal` has them; without few shapes a pass has the
-        columns that its rows need, and all its places are computed."""
-        if self.few_shapes:
-            return self._shapes.deal(lengths)
-        return ((part, None, None) for part in passes(lengths, self._room))
-
-    @property
-    def _room(self) -> int:
-        return self.microbatch * self.encoded.length
-
-    @cached_property
-    def _shapes(self) -> Shapes:
-        return Shapes.of(self.encoded.lengths, self.encoded.length, self._room)
 
 
 def evaluation_batches(encoded: Encoded, batch: int) -> Iterator[dict[str, Tensor]]:
