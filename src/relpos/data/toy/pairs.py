@@ -29,12 +29,14 @@ def draw(paradigm: str, seed: int, count: int) -> list[tuple[str, str]]:
     ]
 
 
-def _exchange(form: Callable[[Chance, Event], Words]) -> Callable[[Chance], Pair]:
-    """A sentence, and the same with its two phrases exchanged."""
+def _exchange(
+    form: Callable[..., Words], *words: Callable[[Chance], str]
+) -> Callable[[Chance], Pair]:
+    """A sentence, which may need drawn words, and the same with its two phrases exchanged."""
 
     def pair(chance: Chance) -> Pair:
         event = unequal(chance, PART)
-        good = form(chance, event)
+        good = form(event, *(word(chance) for word in words))
         return good, event.exchange(good)
 
     return pair
@@ -121,13 +123,11 @@ def _forms(verb: str) -> tuple[str, str]:
 
 
 SAME_WORDS: dict[str, Callable[[Chance], Pair]] = {
-    "exchanged_arguments": _exchange(lambda chance, event: event.active()),
-    "exchanged_arguments-passive": _exchange(lambda chance, event: event.passive()),
-    "exchanged_arguments-negated": _exchange(lambda chance, event: event.active(negated=True)),
-    "exchanged_arguments-question": _exchange(lambda chance, event: event.whether()),
-    "exchanged_arguments-object_relative": _exchange(
-        lambda chance, event: event.object_relative(_act(chance))
-    ),
+    "exchanged_arguments": _exchange(Event.active),
+    "exchanged_arguments-passive": _exchange(Event.passive),
+    "exchanged_arguments-negated": _exchange(lambda event: event.active(negated=True)),
+    "exchanged_arguments-question": _exchange(Event.whether),
+    "exchanged_arguments-object_relative": _exchange(Event.object_relative, _act),
     "negation-order": _negation_order,
     "word_order-neighbours": _neighbours,
 }

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from relpos.data.toy import grammar, lexicon
 from relpos.data.toy.events import (
@@ -117,9 +118,8 @@ def mnli(chance: Chance, part: str, nouns: tuple[str, ...] = lexicon.ANIMALS) ->
     return item(label, premise.active(negated=negated), hypothesis.active(negated=other_negated))
 
 
-def mnli_mismatched(chance: Chance, part: str) -> Item:
-    """The same with nouns of the other domain, never seen in this task's train file."""
-    return mnli(chance, part, lexicon.WORKERS)
+mnli_mismatched = partial(mnli, nouns=lexicon.WORKERS)
+"""The same with nouns of the other domain, never seen in this task's train file."""
 
 
 def motive(chance: Chance, event: Event) -> tuple[str, Phrase]:

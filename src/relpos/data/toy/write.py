@@ -22,8 +22,8 @@ def write(folder: Path, seed: int = 0, pairs: int = 30_000, items: int = 4_000) 
     """Fills `folder` with a corpus of `pairs` sentence pairs and nine tasks of `items` train items
     each.
 
-    A document is its pairs one after the other, one sentence a line. The bytes depend on the
-    arguments only.
+    A document is `DOCUMENT` pairs one after the other, one sentence a line; one more lists the
+    forms of every word. The bytes depend on the arguments only.
 
     Raises:
         RelposError: the disk is full; `corpus` and `glue` are each whole or absent.
@@ -31,7 +31,12 @@ def write(folder: Path, seed: int = 0, pairs: int = 30_000, items: int = 4_000) 
     for part in ("corpus", "glue"):
         remove(folder / part)  # of a start that was killed
     with replacing_folder(folder / "corpus") as place:
-        write_corpus(place, seed, pairs)
+        _write_lines(place / "words.txt", corpus.word_list())  # the forms of every word
+        for start in range(0, pairs, DOCUMENT):
+            chance = Chance(seed, "corpus", start)
+            numbers = range(min(DOCUMENT, pairs - start))
+            lines = (spelled(sentence) for _ in numbers for sentence in corpus.pair(chance))
+            _write_lines(place / f"document-{start // DOCUMENT:04}.txt", lines)
     with replacing_folder(folder / "glue") as place:
         for name, stream, part, task, layout in _files():
             chance, count = Chance(seed, stream, part), EVALUATION
@@ -50,17 +55,6 @@ def _files() -> Iterator[tuple[str, str, str, Task, str]]:
     for name, task, genre in MNLI:
         for part, labels in (("dev", 5), ("test", 0)):
             yield f"MNLI/{part}_{name}", f"MNLI {name}", part, task, _mnli(labels, genre)
-
-
-def write_corpus(folder: Path, seed: int, pairs: int) -> None:
-    """Documents of `DOCUMENT` pairs, and one that lists the forms of every word."""
-    folder.mkdir(parents=True, exist_ok=True)
-    _write_lines(folder / "words.txt", corpus.word_list())
-    for start in range(0, pairs, DOCUMENT):
-        chance = Chance(seed, "corpus", start)
-        drawn = [corpus.pair(chance) for _ in range(min(DOCUMENT, pairs - start))]
-        lines = [spelled(sentence) for pair in drawn for sentence in pair]
-        _write_lines(folder / f"document-{start // DOCUMENT:04}.txt", lines)
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
