@@ -50,7 +50,7 @@ class ExampleSet(ABC):
         # examples before each document
         self.before = np.concatenate([[0], np.cumsum(self._counts())])
         self.total = int(self.before[-1])
-        self.count = self.total if self.limit is None else min(self.total, self.limit)
+        self.count = min(self.total, self.limit or self.total)
 
     def __len__(self) -> int:
         return self.count
@@ -81,8 +81,7 @@ class ExampleSet(ABC):
 
     def lengths(self, indices: Tensor) -> Tensor:
         """Tokens of each example, special ones included, before it is padded: (b,) -> (b,)."""
-        start, middle, end = self._spans(indices.numpy())
-        return torch.from_numpy(self._lengths(start, middle, end))
+        return torch.from_numpy(self._lengths(*self._spans(indices.numpy())))
 
     def _lengths(self, start: Ints, middle: Ints, end: Ints) -> Ints:
         lengths: Ints = np.minimum(end - start + 2 + (middle < end), self.length)

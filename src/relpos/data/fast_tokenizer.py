@@ -187,7 +187,8 @@ def _tell_differences(tokenizer: Tokenizer, fast: Fast, pieces: list[str]) -> No
     texts = [piece.replace(SPACE, " ") for piece in pieces]
     theirs = [row.ids for row in fast.encode_batch(texts, add_special_tokens=False)]
     ours = map(np.ndarray.tolist, tokenizer.encode(texts))
-    differing = [text for text, *ids in zip(texts, ours, theirs, strict=True) if ids[0] != ids[1]]
+    rows = zip(texts, ours, theirs, strict=True)
+    differing = [text for text, ids, other in rows if ids != other]
     if differing:
         of = plural(len(texts), "piece")
         say(

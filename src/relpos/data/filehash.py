@@ -19,8 +19,9 @@ Described = list[str | int]  # [name, size, sha256]
 def described(files: Iterable[Path], below: Path) -> list[Described]:
     """[name relative to `below`, size, SHA-256] of every file; the cache is written where a file
     was not in it."""
+    location = runs_root() / "cache" / "hashes.json"
     try:
-        cache: dict[str, str] = read_json(_location(), dict[str, str], {})
+        cache: dict[str, str] = read_json(location, dict[str, str], {})
     except RelposError:  # damaged: the hashes are computed again
         cache = {}
     cached = len(cache)
@@ -33,12 +34,8 @@ def described(files: Iterable[Path], below: Path) -> list[Described]:
         rows.append([path.relative_to(below).as_posix(), stat.st_size, cache[key]])
     if len(cache) != cached:
         with suppress(OSError, RelposError):  # without a cache, hashes are computed each time
-            write_json(_location(), cache)
+            write_json(location, cache)
     return rows
-
-
-def _location() -> Path:
-    return runs_root() / "cache" / "hashes.json"
 
 
 def described_folder(folder: Path, below: Path) -> list[Described]:
@@ -47,5 +44,5 @@ def described_folder(folder: Path, below: Path) -> list[Described]:
     # identity.
     files = sorted(filter(Path.is_file, folder.rglob("*")))
     hidden = re.compile(r"(^|/)\.")
-    shown = [path for path in files if not hidden.search(path.relative_to(folder).as_posix())]
+    shown = (path for path in files if not hidden.search(str(path.relative_to(folder))))
     return described(shown, below)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from pathlib import Path
 
 from relpos.data.filehash import Described, described
@@ -233,7 +233,7 @@ def _classes(table: TextTable, words: list[str], classes: Sequence[str]) -> list
 def _scores(table: TextTable, words: list[str], task: Task) -> list[float]:
     """The words as numbers; RelposError where one is no finite number or outside the task's
     range."""
-    low, high = task.range or (float("-inf"), float("inf"))
+    low, high = task.range or (-inf, inf)
     scores = []
     for row, word in enumerate(words):
         try:

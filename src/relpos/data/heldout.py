@@ -73,7 +73,10 @@ def ends(
     # Where no document can be cut, one that is too large is skipped as long as a smaller one may
     # fit.
     smallest = 0 if (counts[~large] >= 2 * FEWEST).any() else sizes[~large].min(initial=missing)
-    for group in _copies(hashes, ~large):
+    order = np.flatnonzero(~large)
+    order = order[np.argsort(hashes[order], kind="stable")]
+    # the documents of each content, in the order of the hashes
+    for group in np.split(order, np.flatnonzero(np.diff(hashes[order])) + 1):
         size = sizes[group].sum()
         if held.any() and missing < smallest:
             break
@@ -95,14 +98,6 @@ def _within(cut: int, count: int) -> int:
     trained = count - min(max(FEWEST, cut), count - FEWEST)
     # Even: sentences are paired from a document's beginning, so a cut leaves the pairs as they are.
     return count - trained + trained % 2
-
-
-def _copies(hashes: Hashes, among: Bools) -> list[Ints]:
-    """The documents of each content, in the order of the hashes."""
-    order = np.flatnonzero(among)
-    order = order[np.argsort(hashes[order], kind="stable")]
-    groups = np.split(order, np.flatnonzero(np.diff(hashes[order])) + 1)
-    return [group for group in groups if len(group)]
 
 
 def chosen(hashes: Hashes, share: float) -> Bools:

@@ -109,7 +109,7 @@ class OwnTask:
             "lr": self.lr,
             "intermediate": self.intermediate,
         }
-        files = tuple(tuple(file) for file in self.files.identity())
+        files = json.dumps(self.files.identity())
         labels, rows = _checked(json.dumps(arguments), self.kind, files)
         steps = max(1, round(self.epochs * epoch_steps(rows, self.batch)))
         return {
@@ -122,18 +122,14 @@ class OwnTask:
 
 
 @lru_cache(maxsize=16)
-def _checked(
-    plain: str,
-    kind: str,
-    files: tuple[tuple[str | int, ...], ...],
-) -> tuple[list[str] | None, int]:
+def _checked(plain: str, kind: str, files: str) -> tuple[list[str] | None, int]:
     """The classes and the number of training rows. Cached, because a table plans its tasks once for
     each of its rows.
 
     Args:
         plain: the arguments of the task as JSON, which can be the key of a cache.
         kind: of the task.
-        files: the files' identity, so that files that have changed are read again.
+        files: the files' identity as JSON, so that files that have changed are read again.
     """
     arguments = json.loads(plain)
     location = OwnFiles(Path(arguments["folder"]))

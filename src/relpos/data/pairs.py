@@ -171,13 +171,11 @@ class ToyPairs(PairSource):
     def all(self) -> list[PairItem]:
         from relpos.data.toy.pairs import PARADIGMS, draw
 
-        pairs = []
-        for name in PARADIGMS:
-            drawn = draw(name, self.seed, self.count)
-            pairs += [
-                PairItem(name, texts, f"{name} {number}") for number, texts in enumerate(drawn, 1)
-            ]
-        return pairs
+        return [
+            PairItem(name, texts, f"{name} {number}")
+            for name in PARADIGMS
+            for number, texts in enumerate(draw(name, self.seed, self.count), 1)
+        ]
 
     def origin(self) -> dict[str, object]:
         from relpos.data.toy.pairs import VERSION

@@ -123,7 +123,7 @@ class PublishedTokenizer(Tokenizer):
         self.backend.encode_special_tokens = True
         rows = [
             np.array(row.ids, np.int32)
-            for row in self.backend.encode_batch(list(texts), add_special_tokens=False)
+            for row in self.backend.encode_batch(texts, add_special_tokens=False)
         ]
         # SentencePiece has special tokens among its pieces and may choose one for a text that
         # spells it.
@@ -137,8 +137,8 @@ class PublishedTokenizer(Tokenizer):
 
     def word_piece(self, number: int) -> str:
         piece, (kind, inside, end) = self.backend.id_to_token(int(number)), self._forms
-        is_unknown = int(number) == self.unk
-        if piece is None or int(number) in self._special or (is_unknown and kind not in WHOLE):
+        is_unknown = number == self.unk
+        if piece is None or number in self._special or (is_unknown and kind not in WHOLE):
             return ""
         if is_unknown:
             return UNKNOWN_WORD

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, ClassVar
 from relpos.data import hub
 from relpos.data.documents import Document, documents_of
 from relpos.data.filehash import described, described_folder
-from relpos.data.hub import identified
 from relpos.data.textfile import MARKDOWN, SUFFIXES, blocks, suffix
 from relpos.errors import RelposError
 from relpos.places import expanded
@@ -102,7 +101,7 @@ class Files(TextSource):
             raise RelposError(f"data.corpus: there is no folder or file {place}")
         candidates = [place]
         if not place.is_file():
-            candidates = sorted(_files(place), key=lambda path: path.relative_to(place).parts)
+            candidates = sorted(_files(place))
         kinds, column = KINDS, ""
         if self.text is not None:  # whoever names a column means tables
             kinds, column = KINDS[1:2], f"data.text={self.text} is a column of a table, and "
@@ -186,7 +185,7 @@ class Hub(TextSource):
         """Ids and revisions, or the content of folders; configurations, splits, columns; whether
         repeated books are left out."""
         return {
-            "hub": [identified(asdict(hub.checked(text))) for text in self.texts],
+            "hub": [hub.identified(asdict(hub.checked(text))) for text in self.texts],
             "lines": self.lines,
         }
 
@@ -199,7 +198,7 @@ class Hub(TextSource):
     def glue_identity(self, task: Mapping[str, object]) -> dict[str, object] | None:
         """Id, configuration and revision of the data set; of a folder its content."""
         return {
-            "hub": identified(
+            "hub": hub.identified(
                 {"id": self.glue, "config": task["name"], "revision": self.glue_revision}
             )
         }
@@ -249,10 +248,8 @@ def _place(folder: str | None, root: str | None, name: str) -> Path:
     base = Path.cwd() / expanded(home or "")
     if folder is not None:
         return base / expanded(folder)
-    if root is not None:
-        return base / expanded(root) / name
-    if home:
-        return base / name
+    if root is not None or home:
+        return base / expanded(root or "") / name
     raise RelposError(
         f"data.root: no folder of data is given; give data.root=FOLDER, "
         f"data.{name}=FOLDER or RELPOS_DATA"
@@ -274,5 +271,5 @@ def _files(place: Path) -> Iterator[Path]:
             visited.add(real)
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             starts += [path for name in folders if (path := Path(folder, name)).is_symlink()]
-            paths = (Path(folder, name) for name in names if not name.startswith("."))
-            yield from (path for path in paths if path.is_file())
+            shown = (Path(folder, name) for name in names if not name.startswith("."))
+            yield from filter(Path.is_file, shown)

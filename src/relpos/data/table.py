@@ -181,7 +181,7 @@ def objects(path: Path) -> Iterator[tuple[int, Fields]]:
 def _unique(pairs: list[tuple[str, object]]) -> Fields:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         raise ValueError(f"{twice!r} is given twice")
     return fields
 

@@ -43,7 +43,12 @@ def blocks(path: Path) -> Iterator[str]:
         with decompressed(path) as file:
             while data := file.read(BLOCK):
                 data = tail + data
-                cut = _cut(data)
+                # A block ends after its last line end or, where a line is longer than a block,
+                # after its last space.
+                cut = data.rfind(b"\n") + 1
+                if cut == 0 and len(data) >= BLOCK:
+                    # Without the last character, which may not be complete.
+                    cut = data.rfind(b" ") + 1 or codecs.utf_8_decode(data[:-1], "replace")[1]
                 data, tail = data[:cut], data[cut:]
                 yield decoded(data.removeprefix(mark), path, line).replace("\r\n", "\n")
                 line += data.count(b"\n")
@@ -92,16 +97,6 @@ def _whole(path: Path) -> Iterator[str]:
             )
     if tail:
         yield tail
-
-
-def _cut(data: bytes) -> int:
-    """Where a block ends: after its last line end or, where a line is longer than a block, after
-    its last space."""
-    end = data.rfind(b"\n") + 1
-    if end == 0 and len(data) >= BLOCK:
-        # Without the last character, which may not be complete.
-        end = data.rfind(b" ") + 1 or codecs.utf_8_decode(data[:-1], "replace")[1]
-    return end
 
 
 def _zstandard(path: Path) -> IO[bytes]:

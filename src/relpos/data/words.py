@@ -85,11 +85,8 @@ class Words:
     def split(self, ids: Sequence[int] | Pieces) -> list[Word]:
         """The words of one text (n,), in order."""
         array = np.asarray(ids, np.int64)
-        if not len(array):
-            return []
-        return [
-            tuple(part.tolist()) for part in np.split(array, np.flatnonzero(self.begins(array))[1:])
-        ]
+        parts = np.split(array, np.flatnonzero(self.begins(array))[1:])
+        return [tuple(part.tolist()) for part in parts if len(part)]
 
     def same(self, first: Pieces, second: Pieces) -> bool:
         """Whether two texts hold the same words: equal multisets."""
