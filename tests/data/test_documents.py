@@ -60,14 +60,11 @@ def test_short_sentences_a_line_are_not_wrapped_text():
     assert wrapped_at([f"the {a} sees the {b} ." for a in WORDS for b in WORDS]) is None
 
 
-def test_wrapped_lines_without_empty_lines_lose_no_word():
+def test_wrapped_lines_without_empty_lines_lose_no_word_and_end_where_a_line_is_short():
     text = "\n".join(textwrap.fill(paragraph, 60) for paragraph in paragraphs(200))
-    assert " ".join(read(text)[0][1]) == " ".join(paragraphs(200))
-
-
-def test_wrapped_lines_without_empty_lines_end_paragraphs_where_a_line_is_short():
-    text = "\n".join(textwrap.fill(paragraph, 60) for paragraph in paragraphs(200))
-    assert len(read(text)[0][1]) > 100
+    [(_, joined)] = read(text)
+    assert " ".join(joined) == " ".join(paragraphs(200))
+    assert len(joined) > 100
 
 
 def test_the_licence_is_cut():
@@ -95,10 +92,8 @@ def test_other_lines_of_asterisks_are_text(line):
 
 
 def test_what_is_left_out_is_counted():
-    end, start = (
-        "*** END OF THE PROJECT GUTENBERG EBOOK A ***",
-        "*** START OF THIS PROJECT GUTENBERG EBOOK B ***",
-    )
+    end = "*** END OF THE PROJECT GUTENBERG EBOOK A ***"
+    start = "*** START OF THIS PROJECT GUTENBERG EBOOK B ***"
     text = f"A story.\n{end}\n\nYou may copy it.\n{start}\nTwo.\n"
     for expected, source in (
         (("lines of Project Gutenberg's licence", 3), text),
@@ -130,16 +125,11 @@ WIKITEXT = """ \n = First <unk> = \n \n A well @-@ known town of 3 @,@ 000 . \n 
  = 3 = \n \n = Second = \n \n Another . \n"""
 
 
-def test_a_title_starts_a_document():
-    assert [source for source, _ in read(WIKITEXT)] == ["x.txt#1", "x.txt#2"]
-
-
-def test_headings_are_dropped():
-    assert not any("History" in line for _, lines in read(WIKITEXT) for line in lines)
-
-
-def test_wikitext_is_untokenised():
-    assert read(WIKITEXT)[0][1] == ["A well-known town of 3,000 .", f"It is {UNKNOWN} ."]
+def test_a_title_starts_a_document_headings_are_dropped_and_wikitext_is_untokenised():
+    assert read(WIKITEXT) == [
+        ("x.txt#1", ["A well-known town of 3,000 .", f"It is {UNKNOWN} ."]),
+        ("x.txt#2", ["Another ."]),
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "\n\n \n"])
@@ -149,10 +139,8 @@ def test_nothing_is_one_document_of_nothing(text):
 
 def test_copies_of_an_article_with_other_unknown_words_have_one_fingerprint():
     def prints(text: str) -> list[list[str]]:
-        return [
-            [document.fingerprint(line) for line in document.lines]
-            for document in documents_of("x", iter([text]))
-        ]
+        documents = documents_of("x", iter([text]))
+        return [[*map(document.fingerprint, document.lines)] for document in documents]
 
     assert prints(WIKITEXT) == prints(WIKITEXT.replace("town", "<unk>"))
 
@@ -172,14 +160,10 @@ def test_titles_and_headings_are_found_in_the_time_of_one_look():
     chance = random.Random(0)
     for _ in range(20_000):
         inside = "".join(chance.choices(" =ab", k=chance.randint(0, 9)))
-        line = (
-            chance.choice(["", " ", "= ", " = ", "= = "])
-            + inside
-            + chance.choice(["", " ", " =", " = ", "= ="])
-        )
-        assert [bool(pattern.match(line)) for pattern in (TITLE, HEADING)] == [
-            bool(pattern.match(line)) for pattern in TITLES
-        ]
+        before = chance.choice(["", " ", "= ", " = ", "= = "])
+        line = before + inside + chance.choice(["", " ", " =", " = ", "= ="])
+        for pattern, definition in zip((TITLE, HEADING), TITLES, strict=True):
+            assert bool(pattern.match(line)) == bool(definition.match(line))
     for long in (
         "= " * 500_000,
         " = a" + " " * 1_000_000,

@@ -43,22 +43,15 @@ def test_ids_of_decomposed_texts_are_equal(tmp_path):
         "שָׁלוֹם",
         "क़लम",
     ]
-    train_tokenizer(
-        [Document("text", iter(lines * 40))], tmp_path, vocabulary=300, sample=1000, threads=1
-    )
+    train_tokenizer([Document("text", iter(lines * 40))], tmp_path, 300, 1000, 1)
     tokenizer = Tokenizer.load(tmp_path)
-    assert (
-        differing(
-            tokenizer, [normalize(form, line) for line in lines for form in ("NFC", "NFD", "NFKD")]
-        )
-        == []
-    )
+    forms = [normalize(form, line) for line in lines for form in ("NFC", "NFD", "NFKD")]
+    assert differing(tokenizer, forms) == []
     # Each character that has a decomposition, in a word; but U+0344, which is discouraged, and
     # Dives Akuru's, which is rare.
     letters = (chr(number) for number in range(0x20, 0x11000) if number != 0x344)
-    taken_apart = [
-        f"a{normalize('NFD', letter)}b" for letter in letters if normalize("NFD", letter) != letter
-    ]
+    apart = ((letter, normalize("NFD", letter)) for letter in letters)
+    taken_apart = [f"a{parts}b" for letter, parts in apart if parts != letter]
     assert len(taken_apart) > 12_000
     assert differing(tokenizer, taken_apart) == []
 
@@ -75,19 +68,16 @@ def test_special_tokens_in_a_text_are_those_of_ours(tokenizer):
     ]
     fast = fast_tokenizer(tokenizer)
     for text in texts:
-        assert (
-            fast.encode(text, add_special_tokens=False).ids
-            == tokenizer.encode_marked(text).tolist()
-        ), text
+        ids = fast.encode(text, add_special_tokens=False).ids
+        assert ids == tokenizer.encode_marked(text).tolist(), text
 
 
 def test_a_text_stands_between_cls_and_sep_and_two_have_the_types_asked_for(tokenizer, tmp_path):
     first, second = (ids.tolist() for ids in tokenizer.encode(["the dogs", "sleep"]))
     for second_type in (0, 1):
-        write_fast_tokenizer(tmp_path, tokenizer, max_length=None, second_type=second_type)
-        encoded = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json")).encode(
-            "the dogs", "sleep"
-        )
+        write_fast_tokenizer(tmp_path, tokenizer, None, second_type)
+        fast = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+        encoded = fast.encode("the dogs", "sleep")
         assert encoded.ids == [CLS, *first, SEP, *second, SEP]
         assert encoded.type_ids == [0] * (len(first) + 2) + [second_type] * (len(second) + 1)
 
@@ -97,23 +87,14 @@ def test_auto_tokenizer_reads_the_folder(tokenizer, tmp_path):
     write_fast_tokenizer(tmp_path, tokenizer, max_length=64)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert theirs.is_fast
-    assert (theirs.pad_token_id, theirs.unk_token_id, theirs.mask_token_id) == (
-        tokenizer.pad,
-        tokenizer.unk,
-        tokenizer.mask,
-    )
+    for role in ("pad", "unk", "mask"):
+        assert getattr(theirs, f"{role}_token_id") == getattr(tokenizer, role)
     assert (len(theirs), theirs.model_max_length) == (tokenizer.size, 64)
-    assert theirs("the Dogs sleep.").input_ids == [
-        CLS,
-        *tokenizer.encode(["the dogs sleep."])[0],
-        SEP,
-    ]
-    assert theirs.decode(tokenizer.encode(["the dogs sleep."])[0]) == "the dogs sleep."
-    assert (
-        theirs.get_vocab()["[UNK]"]
-        == UNK
-        == json.loads((tmp_path / "tokenizer.json").read_text())["model"]["unk_id"]
-    )
+    (ids,) = tokenizer.encode(["the dogs sleep."])
+    assert theirs("the Dogs sleep.").input_ids == [CLS, *ids, SEP]
+    assert theirs.decode(ids) == "the dogs sleep."
+    model = json.loads((tmp_path / "tokenizer.json").read_text())["model"]
+    assert theirs.get_vocab()["[UNK]"] == UNK == model["unk_id"]
 
 
 def test_the_names_of_the_special_tokens_are_ours(tokenizer):

@@ -1,6 +1,7 @@
 """GLUE rows from files: labels, indices, refusals, and the real release where it is at hand."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,42 +13,43 @@ PAIRS = "index\tsentence1\tsentence2\tlabel\n"
 SCORES = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
 
 
-def refusal(folder: Path, name: str, split: str = "train") -> str:
+def rows(folder: Path, name: str, split: str = "train") -> Rows:
+    return read(TsvGlue(folder), task(name), split)
+
+
+def refusal(*given: Any) -> str:
     with pytest.raises(RelposError) as caught:
-        read(TsvGlue(folder), task(name), split)
+        rows(*given)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
 def test_cola_has_no_header_and_numbers_its_rows(tmp_path):
     write(tmp_path, "CoLA/train.tsv", "gj04\t1\t\tHe sat.\ngj04\t0\t*\tSat he the.")
-    assert read(TsvGlue(tmp_path), task("cola"), "train") == Rows(
-        ["He sat.", "Sat he the."], None, [1, 0]
-    )
+    assert rows(tmp_path, "cola") == Rows(["He sat.", "Sat he the."], None, [1, 0])
 
 
 def test_words_become_classes_in_the_order_of_the_hub(tmp_path):
     write(tmp_path, "RTE/train.tsv", f"{PAIRS}7\ta\tb\tnot_entailment\n9\tc\td\tentailment\n")
-    assert read(TsvGlue(tmp_path), task("rte"), "train") == Rows(["a", "c"], ["b", "d"], [1, 0])
+    assert rows(tmp_path, "rte") == Rows(["a", "c"], ["b", "d"], [1, 0])
 
 
 def test_gold_label_is_the_label_of_mnli(tmp_path):
     header = "index\tsentence1\tsentence2\tlabel1\tgold_label\n"
     write(tmp_path, "MNLI/dev_matched.tsv", f"{header}0\ta\tb\tneutral\tcontradiction\n")
-    assert read(TsvGlue(tmp_path), task("mnli"), "dev_matched").labels == [2]
+    assert rows(tmp_path, "mnli", "dev_matched").labels == [2]
 
 
 def test_scores_are_numbers(tmp_path):
     write(tmp_path, "STS-B/train.tsv", SCORES + "0" + "\tx" * 6 + "\ta\tb\t3.800\n")
-    assert read(TsvGlue(tmp_path), task("stsb"), "train").labels == [3.8]
+    assert rows(tmp_path, "stsb").labels == [3.8]
 
 
 def test_test_split_has_indices_and_no_labels(tmp_path):
     assert not TsvGlue(tmp_path).has(task("qqp"), "test")
     write(tmp_path, "QQP/test.tsv", "id\tquestion1\tquestion2\n4\ta\tb\n2\tc\td\n")
     assert TsvGlue(tmp_path).has(task("qqp"), "test")
-    rows = read(TsvGlue(tmp_path), task("qqp"), "test")
-    assert (rows.labels, rows.sentence_a) == (None, ["a", "c"])
+    assert rows(tmp_path, "qqp", "test") == Rows(["a", "c"], ["b", "d"], None)
 
 
 def test_label_outside_the_set_is_refused_with_line_and_set(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from glue_tasks import task, write
-from relpos.data.glue import HubGlue, TsvGlue, read
+from relpos.data.glue import HubGlue, Rows, TsvGlue, read
 from relpos.errors import RelposError
 
 Columns = dict[str, list[str] | list[int] | list[float]]
@@ -41,6 +41,10 @@ def put(folder: Path, config: str, splits: dict[str, Columns], names: Sequence[s
     )
 
 
+def train(folder: Path, name: str) -> Rows:
+    return read(HubGlue(str(folder)), task(name), "train")
+
+
 def test_hub_and_files_give_the_same_rows(tmp_path):
     text = {"premise": ["a", "c"], "hypothesis": ["b", "d"]}
     train: Columns = {**text, "label": [2, 0], "idx": [5, 3]}
@@ -57,12 +61,9 @@ def test_hub_and_files_give_the_same_rows(tmp_path):
         "index\tsentence1\tsentence2\tgold_label\n5\ta\tb\tcontradiction\n3\tc\td\tentailment\n"
     )
     plain = "index\tsentence1\tsentence2\n5\ta\tb\n3\tc\td\n"
-    for name, content in {
-        "train": labelled,
-        "dev_matched": labelled,
-        "test_matched": plain,
-    }.items():
-        write(tmp_path, f"MNLI/{name}.tsv", content)
+    for name in ("train", "dev_matched"):
+        write(tmp_path, f"MNLI/{name}.tsv", labelled)
+    write(tmp_path, "MNLI/test_matched.tsv", plain)
     write(tmp_path, "AX/test.tsv", plain)
     hub = HubGlue(str(tmp_path / "hub"))
     for split in ("train", "dev_matched", "test_matched", "ax"):
@@ -88,7 +89,7 @@ def test_classes_are_known_by_their_names_whatever_their_numbers(name, names, ex
     texts = {column: ["a", "b"] for column in task(name).hub_sentences or task(name).sentences}
     columns: Columns = {**texts, "label": [0, 1], "idx": [0, 1]}
     put(tmp_path / "hub", name, {"train": columns}, names)
-    assert read(HubGlue(str(tmp_path / "hub")), task(name), "train").labels == expected
+    assert train(tmp_path / "hub", name).labels == expected
 
 
 def test_classes_of_other_names_than_the_tasks_are_refused(tmp_path):
@@ -97,28 +98,29 @@ def test_classes_of_other_names_than_the_tasks_are_refused(tmp_path):
         RelposError,
         match="cola train: class 'good' is none of task=cola: unacceptable, acceptable, 0, 1 are",
     ):
-        read(HubGlue(str(tmp_path / "hub")), task("cola"), "train")
+        train(tmp_path / "hub", "cola")
+
+
+SCORES: Columns = {"sentence1": ["a"], "sentence2": ["b"], "label": [3.8], "idx": [0]}
 
 
 def test_scores_read_as_in_the_files(tmp_path):
-    columns: Columns = {"sentence1": ["a"], "sentence2": ["b"], "label": [3.8], "idx": [0]}
-    put(tmp_path / "hub", "stsb", {"train": columns}, None)
-    assert read(HubGlue(str(tmp_path / "hub")), task("stsb"), "train").labels == [3.8]
+    put(tmp_path / "hub", "stsb", {"train": SCORES}, None)
+    assert train(tmp_path / "hub", "stsb").labels == [3.8]
 
 
 def test_a_data_set_that_is_not_there_is_one_line(tmp_path):
     with pytest.raises(RelposError, match=r"data set '.*nowhere' \(rte\): ") as caught:
-        read(HubGlue(str(tmp_path / "nowhere")), task("rte"), "train")
+        train(tmp_path / "nowhere", "rte")
     assert "\n" not in str(caught.value)
 
 
 def test_a_damaged_file_of_a_data_set_is_one_line(tmp_path):
-    columns: Columns = {"sentence1": ["a"], "sentence2": ["b"], "label": [3.8], "idx": [0]}
-    put(tmp_path / "hub", "stsb", {"train": columns}, None)
+    put(tmp_path / "hub", "stsb", {"train": SCORES}, None)
     [path] = (tmp_path / "hub").glob("stsb/*.parquet")
     path.write_bytes(b"PAR1" + bytes(40) + path.read_bytes()[44:])
     with pytest.raises(RelposError, match=r"data set '.*hub' \(stsb\): ") as caught:
-        read(HubGlue(str(tmp_path / "hub")), task("stsb"), "train")
+        train(tmp_path / "hub", "stsb")
     assert "\n" not in str(caught.value)
 
 
@@ -126,4 +128,4 @@ def test_a_text_that_is_null_is_refused_with_its_row(tmp_path):
     columns: Any = {"sentence": ["a", None], "label": [0, 1]}
     put(tmp_path / "hub", "cola", {"train": columns}, ["0", "1"])
     with pytest.raises(RelposError, match=r"cola train row 2: column 'sentence' holds null"):
-        read(HubGlue(str(tmp_path / "hub")), task("cola"), "train")
+        train(tmp_path / "hub", "cola")

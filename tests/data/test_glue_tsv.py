@@ -1,20 +1,25 @@
 """TSV files: what is a row, and what is refused with file and line."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from glue_tasks import task, write
 from relpos.data.glue import TsvGlue
-from relpos.data.table import read_table
+from relpos.data.table import TextTable, read_table
 from relpos.errors import RelposError
 
 HEADER = "index\tsentence1\tsentence2\tlabel\n"
 
 
-def refusal(path: Path, **options: object) -> str:
+def table(folder: Path, content: str | bytes, **options: Any) -> TextTable:
+    return read_table(write(folder, "t.tsv", content), **options)
+
+
+def refusal(path: Path) -> str:
     with pytest.raises(RelposError) as caught:
-        read_table(path, **options)  # type: ignore[arg-type]
+        read_table(path)
     message = str(caught.value)
     assert str(path) in message
     assert "\n" not in message
@@ -43,14 +48,14 @@ def refusal(path: Path, **options: object) -> str:
     ],
 )
 def test_fields_are_what_stands_between_tabs_and_line_feeds(content, header, rows, tmp_path):
-    table = read_table(write(tmp_path, "t.tsv", content))
-    assert (list(table.header), table.rows) == (header, rows)
+    read = table(tmp_path, content)
+    assert (list(read.header), read.rows) == (header, rows)
 
 
 def test_file_without_header_starts_at_its_first_line(tmp_path):
-    table = read_table(write(tmp_path, "t.tsv", "x\t1\ny\t0"), header=["text", "label"])
-    assert table.column("text") == ["x", "y"]
-    assert table.where(1).endswith("line 2")
+    read = table(tmp_path, "x\t1\ny\t0", header=["text", "label"])
+    assert read.column("text") == ["x", "y"]
+    assert read.where(1).endswith("line 2")
 
 
 @pytest.mark.parametrize("row", ["1\tx\ty", "1\tx\ty\t0\t0", ""])
@@ -62,27 +67,23 @@ def test_ragged_row_is_refused_with_its_line(tmp_path, row):
 
 @pytest.mark.parametrize("broken", ['1\tx\n"\ty\t0', "1\tx\n\n z\ty\t0", "1\tx\ty\n\t0"])
 def test_rows_broken_by_line_ends_are_left_out(tmp_path, broken):
-    table = read_table(
-        write(tmp_path, "t.tsv", f"{HEADER}0\ta\tb\t1\n{broken}\n2\ta\tb\t1\n"), broken=True
-    )
-    assert table.column("index") == ["0", "2"]
-    assert table.where(1).endswith(f"line {4 + broken.count(chr(10))}")
+    read = table(tmp_path, f"{HEADER}0\ta\tb\t1\n{broken}\n2\ta\tb\t1\n", broken=True)
+    assert read.column("index") == ["0", "2"]
+    assert read.where(1).endswith(f"line {4 + broken.count(chr(10))}")
 
 
-def test_empty_file_is_refused(tmp_path):
-    assert "empty" in refusal(write(tmp_path, "t.tsv", ""))
-    assert "empty" in refusal(write(tmp_path, "t.tsv", "\n\n"))
-
-
-def test_header_alone_is_refused(tmp_path):
-    assert "no rows" in refusal(write(tmp_path, "t.tsv", HEADER))
-
-
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_bytes_that_are_not_utf8_are_refused_with_their_line(tmp_path, mark):
-    assert "line 3: not UTF-8" in refusal(
-        write(tmp_path, "t.tsv", mark + b"a\nfine\ncaf\xe9\nfine\n")
-    )
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "empty"),
+        ("\n\n", "empty"),
+        (HEADER, "no rows"),
+        (b"a\nfine\ncaf\xe9\nfine\n", "line 3: not UTF-8"),
+        (b"\xef\xbb\xbfa\nfine\ncaf\xe9\nfine\n", "line 3: not UTF-8"),
+    ],
+)
+def test_a_file_without_rows_or_not_in_utf8_is_refused(content, said, tmp_path):
+    assert said in refusal(write(tmp_path, "t.tsv", content))
 
 
 def test_folder_in_place_of_a_file_is_refused(tmp_path):
@@ -99,9 +100,9 @@ def test_missing_files_are_named(tmp_path):
 
 
 def test_unknown_column_names_the_nearest(tmp_path):
-    table = read_table(write(tmp_path, "t.tsv", "sentence\tlabels\nx\t1\n"))
+    read = table(tmp_path, "sentence\tlabels\nx\t1\n")
     with pytest.raises(RelposError, match=r"no column 'label'\. Did you mean 'labels'"):
-        table.column("label")
+        read.column("label")
 
 
 @pytest.mark.parametrize("name", ["AX/test.tsv", "diagnostic/diagnostic.tsv"])

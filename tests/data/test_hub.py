@@ -11,6 +11,7 @@ from relpos.data.source import Hub
 from relpos.errors import RelposError
 
 NOVEL = [f"It was on day {i} of the journey that we first saw the mountains ." for i in range(1000)]
+FILE = "train-00000-of-00001.parquet"
 ROWS = {
     "twice": NOVEL + NOVEL,
     "book": [f"sentence number {i} ." for i in range(25)],
@@ -30,29 +31,21 @@ def _offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A data set with two configurations, as the hub keeps it."""
-    head = ["---", "configs:"]
+    folder, head = tmp_path / "texts", "---\nconfigs:\n"
     for name, rows in ROWS.items():
-        (tmp_path / "texts" / name).mkdir(parents=True)
-        pq.write_table(
-            pa.table({"text": rows}), tmp_path / "texts" / name / "train-00000-of-00001.parquet"
+        (folder / name).mkdir(parents=True)
+        pq.write_table(pa.table({"text": rows}), folder / name / FILE)
+        head += (
+            f"- config_name: {name}\n  data_files:\n  - split: train\n    path: {name}/train-*\n"
         )
-        head += [
-            f"- config_name: {name}",
-            "  data_files:",
-            "  - split: train",
-            f"    path: {name}/train-*",
-        ]
-    (tmp_path / "texts" / "README.md").write_text("\n".join([*head, "---", ""]))
-    return tmp_path / "texts"
+    (folder / "README.md").write_text(f"{head}---\n")
+    return folder
 
 
 def read(place: Path, config: str, streaming: bool = False, **keys: object) -> list[list[str]]:
-    source = Hub(
-        texts=[{"id": str(place), "config": config, **keys}], lines=10, streaming=streaming
-    )
-    return [
-        [line.strip() for line in document.lines if line.strip()] for document in source.documents()
-    ]
+    texts = [{"id": str(place), "config": config, **keys}]
+    documents = Hub(texts=texts, lines=10, streaming=streaming).documents()
+    return [[line.strip() for line in document.lines if line.strip()] for document in documents]
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -102,9 +95,7 @@ def test_a_folder_is_known_by_its_content(place):
     before = identity(place)
     assert identity(place.rename(place.with_name("elsewhere"))) == before
     place = place.with_name("elsewhere")
-    pq.write_table(
-        pa.table({"text": ["another text"]}), place / "book" / "train-00000-of-00001.parquet"
-    )
+    pq.write_table(pa.table({"text": ["another text"]}), place / "book" / FILE)
     assert identity(place) != before
 
 

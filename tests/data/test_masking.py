@@ -34,14 +34,11 @@ def test_ten_per_cent_of_them_stay(masked):
     assert (out == ids)[labels != -100].float().mean().item() == pytest.approx(0.1, abs=0.015)
 
 
-def test_labels_are_the_ids_that_stood_there(masked):
-    ids, _, labels = masked
-    assert torch.equal(labels[labels != -100], ids[labels != -100])
-
-
-def test_what_is_not_chosen_stays(masked):
+def test_labels_are_the_ids_that_stood_there_and_what_is_not_chosen_stays(masked):
     ids, out, labels = masked
-    assert torch.equal(out[labels == -100], ids[labels == -100])
+    chosen = labels != -100
+    assert torch.equal(labels[chosen], ids[chosen])
+    assert torch.equal(out[~chosen], ids[~chosen])
 
 
 def test_random_ids_reach_the_whole_vocabulary(masked):
@@ -69,10 +66,10 @@ def test_masks_do_not_depend_on_the_row_or_the_padding():
     assert torch.equal(other_labels.flip(0)[:, :16], labels)
 
 
-@pytest.mark.parametrize(("keys", "seed"), [(1, 3), (0, 4)])
-def test_another_key_or_seed_gives_other_masks(keys, seed):
-    ids = torch.full((1, 512), 9)
-    one = bert(ids, torch.tensor([512]), torch.tensor([0]), 3, VOCABULARY)[1]
-    assert not torch.equal(
-        bert(ids, torch.tensor([512]), torch.tensor([keys]), seed, VOCABULARY)[1], one
-    )
+@pytest.mark.parametrize(("key", "seed"), [(1, 3), (0, 4)])
+def test_another_key_or_seed_gives_other_masks(key, seed):
+    def labels(key: int, seed: int) -> Tensor:
+        ids, lengths = torch.full((1, 512), 9), torch.tensor([512])
+        return bert(ids, lengths, torch.tensor([key]), seed, VOCABULARY).labels
+
+    assert not torch.equal(labels(key, seed), labels(0, 3))

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from relpos.data.objective import IGNORED, LEAST, ByRecipe, Masking, Objective, diffused, masked
+from relpos.data.objective import (
+    IGNORED,
+    LEAST,
+    ByRecipe,
+    Masking,
+    Objective,
+    Predicted,
+    diffused,
+    masked,
+)
 from relpos.data.tokenizer import CLS, MASK, PAD, SEP
 
 IDS = torch.randint(5, 500, (3000, 66), generator=torch.Generator().manual_seed(0))
@@ -19,8 +28,12 @@ def masks(masking: Masking, steps: int = 1) -> Objective:
     return ByRecipe(masking, steps).on(causal=False)
 
 
+def applied(objective: Objective, seed: int = 7, **more: int) -> Predicted:
+    return objective(IDS, LENGTHS, KEYS, seed, 500, **more)
+
+
 def test_rates_are_uniform_and_rows_have_them():
-    _, labels, weights = diffused(IDS, LENGTHS, KEYS, 7, 500)
+    _, labels, weights = applied(diffused)
     assert weights is not None
     rates = 1 / weights.double()
     assert rates.min() >= LEAST
@@ -34,10 +47,7 @@ def test_rates_are_uniform_and_rows_have_them():
 
 
 def test_uniform_masks_are_those_of_diffusion_without_weights():
-    uniform, weighted = (
-        masks("uniform")(IDS, LENGTHS, KEYS, 7, 500),
-        diffused(IDS, LENGTHS, KEYS, 7, 500),
-    )
+    uniform, weighted = applied(masks("uniform")), applied(diffused)
     assert uniform.weights is None
     assert torch.equal(uniform.input_ids, weighted.input_ids)
     assert torch.equal(uniform.labels, weighted.labels)
@@ -45,7 +55,7 @@ def test_uniform_masks_are_those_of_diffusion_without_weights():
 
 
 def test_every_chosen_token_is_masked_and_nothing_else_changes():
-    seen, labels, _ = diffused(IDS, LENGTHS, KEYS, 7, 500)
+    seen, labels, _ = applied(diffused)
     chosen = labels != IGNORED
     assert bool((seen[chosen] == MASK).all())
     assert torch.equal(labels[chosen], IDS[chosen])
@@ -56,22 +66,19 @@ def test_every_chosen_token_is_masked_and_nothing_else_changes():
 def test_objectives_do_not_depend_on_the_row_or_the_padding():
     some = torch.tensor([9, 4, 77])
     wide = torch.nn.functional.pad(IDS[some], (0, 6), value=PAD)
-    alone, among = (
-        diffused(wide, LENGTHS[some], KEYS[some], 7, 500),
-        diffused(IDS, LENGTHS, KEYS, 7, 500),
-    )
+    alone, among = diffused(wide, LENGTHS[some], KEYS[some], 7, 500), applied(diffused)
     assert alone.weights is not None
     assert among.weights is not None
     assert torch.equal(alone.input_ids[:, :66], among.input_ids[some])
     assert torch.equal(alone.weights, among.weights[some])
-    assert not torch.equal(among.input_ids, diffused(IDS, LENGTHS, KEYS, 8, 500).input_ids)
+    assert not torch.equal(among.input_ids, applied(diffused, 8).input_ids)
 
 
 def test_a_number_is_the_share_of_the_tokens_that_are_chosen():
     assert masks("bert") is masked
     before = torch.zeros_like(IDS, dtype=torch.bool)
     for rate in (0.05, 0.3, 0.5):
-        _, labels, weights = masks(rate)(IDS, LENGTHS, KEYS, 7, 500)
+        _, labels, weights = applied(masks(rate))
         chosen = labels != IGNORED
         assert weights is None
         assert abs(chosen[:, 1:-1].double().mean() - rate) < 0.005
@@ -81,8 +88,7 @@ def test_a_number_is_the_share_of_the_tokens_that_are_chosen():
 
 def chosen_at(step: int, masking: Any, steps: int = 12) -> torch.Tensor:
     """(3000, 66) which tokens are predicted at a step of a training of `steps`."""
-    labels: torch.Tensor = masks(masking, steps)(IDS, LENGTHS, KEYS, 7, 500, step=step).labels
-    return labels != IGNORED
+    return applied(masks(masking, steps), step=step).labels != IGNORED
 
 
 @pytest.mark.parametrize(("first", "last"), [(0.3, 0.15), (0.15, 0.6), (0.4, 0.4)])
@@ -100,7 +106,7 @@ def test_what_is_chosen_at_a_rate_is_chosen_at_a_higher_one():
 
 @pytest.mark.parametrize("masking", ["bert", 0.15, [0.15, 0.15]])
 def test_berts_masks_have_three_names(masking):
-    assert torch.equal(chosen_at(7, masking), masked(IDS, LENGTHS, KEYS, 7, 500).labels != IGNORED)
+    assert torch.equal(chosen_at(7, masking), applied(masked).labels != IGNORED)
 
 
 @pytest.mark.parametrize("batch", [40, 100])

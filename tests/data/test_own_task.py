@@ -16,13 +16,8 @@ def made(
 ) -> dict[str, Any]:
     """The arguments of the task whose training rows have these labels."""
     for split, words in (("train", train), ("dev", train if dev is None else dev)):
-        write(
-            folder,
-            f"{split}.tsv",
-            "".join(
-                f"{line}\n" for line in ["text\tlabel", *(f"some words\t{word}" for word in words)]
-            ),
-        )
+        lines = "".join(f"some words\t{word}\n" for word in words)
+        write(folder, f"{split}.tsv", f"text\tlabel\n{lines}")
     return OwnTask(folder=str(folder), columns="text", **keys).arguments()
 
 
@@ -38,18 +33,14 @@ def made(
 def test_the_classes_are_those_of_the_training_file_sorted_or_those_that_are_given(
     train, labels, classes, tmp_path
 ):
-    assert made(tmp_path, train, **({"labels": labels} if labels else {}))["labels"] == classes
+    assert made(tmp_path, train, labels=labels)["labels"] == classes
 
 
 def test_boolq_of_superglue_is_a_task_as_it_is_published(tmp_path):
-    lines = [
-        f'{{"question": "is a b", "passage": "A -- a is {word}.", "idx": {number}, "label": '
-        f"{word}}}\n"
-        for number, word in enumerate(["true", "false"])
-    ]
+    row = '{"question": "is a b", "passage": "A -- a is it.", "idx": 0'
     for split in ("train", "dev"):
-        write(tmp_path, f"{split}.jsonl", "".join(lines))
-    write(tmp_path, "test.jsonl", '{"question": "is a b", "passage": "A -- a is it.", "idx": 0}\n')
+        write(tmp_path, f"{split}.jsonl", f'{row}, "label": true}}\n{row}, "label": false}}\n')
+    write(tmp_path, "test.jsonl", f"{row}}}\n")
     made = OwnTask(folder=str(tmp_path), columns=["question", "passage"]).arguments()
     assert (made["labels"], made["rows"]) == (["false", "true"], 2)
 

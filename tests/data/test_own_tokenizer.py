@@ -60,6 +60,10 @@ def ids(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
     return [row.tolist() for row in tokenizer.encode(texts)]
 
 
+def fast_ids(fast: Any, texts: list[str]) -> list[list[int]]:
+    return [row.ids for row in fast.encode_batch(texts, add_special_tokens=False)]
+
+
 @pytest.mark.parametrize("byte_fallback", [False, True])
 @pytest.mark.parametrize("cased", [False, True])
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
@@ -67,17 +71,14 @@ def ids(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
 def test_the_fast_tokenizer_of_each_kind_gives_its_ids(texts, kind, cased, byte_fallback, tmp_path):
     ours = trained(tmp_path, TEXTS[texts], kind=kind, cased=cased, byte_fallback=byte_fallback)
     fast = fast_tokenizer(ours)
-    assert [
-        row.ids for row in fast.encode_batch(TEXTS[texts] + ODD, add_special_tokens=False)
-    ] == ids(ours, TEXTS[texts] + ODD)
+    assert fast_ids(fast, TEXTS[texts] + ODD) == ids(ours, TEXTS[texts] + ODD)
 
 
 def test_german_keeps_its_case_and_letters_where_it_is_asked_to(tmp_path):
-    cased, folded = trained(tmp_path / "a", GERMAN, cased=True), trained(tmp_path / "b", GERMAN)
-    (row,) = cased.encode(["Die Ärztin grüßt Jürgen"])
-    assert cased.decode(row) == "Die Ärztin grüßt Jürgen"
-    (row,) = folded.encode(["Die Ärztin grüßt Jürgen"])
-    assert folded.decode(row) == "die ärztin grüßt jürgen"
+    text = "Die Ärztin grüßt Jürgen"
+    for cased, expected in ((True, text), (False, text.lower())):
+        ours = trained(tmp_path / str(cased), GERMAN, cased=cased)
+        assert ours.decode(ours.encode([text])[0]) == expected
 
 
 def test_a_protein_has_no_unknown_piece_and_is_one_word(tmp_path):
@@ -107,6 +108,12 @@ def sentencepiece_model(file: Path, **dials: Any) -> sentencepiece.SentencePiece
     return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
 
 
+def adopted(folder: Path) -> Tokenizer:
+    """What is made of the file `theirs`."""
+    adopt(folder / "theirs", folder / "ours")
+    return load_tokenizer(folder / "ours")
+
+
 SUFFIX: dict[str, Any] = {"treat_whitespace_as_suffix": True}
 KEPT: dict[str, Any] = {"remove_extra_whitespaces": False}
 SYMBOLS: dict[str, Any] = {"user_defined_symbols": ["<sep>", "in"]}
@@ -124,8 +131,7 @@ def test_the_fast_tokenizer_of_every_option_of_the_trainer_gives_the_models_ids(
     kind, dials, tmp_path, capsys
 ):
     theirs = sentencepiece_model(tmp_path / "theirs", model_type=kind, **dials)
-    adopt(tmp_path / "theirs", tmp_path / "ours")
-    ours = load_tokenizer(tmp_path / "ours")
+    ours = adopted(tmp_path)
     fast = fast_tokenizer(ours)
     texts = [
         *GERMAN,
@@ -142,22 +148,12 @@ def test_the_fast_tokenizer_of_every_option_of_the_trainer_gives_the_models_ids(
         theirs.id_to_piece(number).replace("▁", " ") for number in range(5, theirs.get_piece_size())
     ]
     texts += ["".join(random.Random(n).choices(pieces, k=5)) for n in range(100)]
-    assert (
-        [row.ids for row in fast.encode_batch(texts, add_special_tokens=False)]
-        == theirs.encode(texts)
-        == ids(ours, texts)
-    )
-    marked = [
-        f"die {ours.piece(ours.mask)} am",
-        f"un{ours.piece(ours.mask)}ed",
-        f"  {ours.piece(ours.mask)} a",
-    ]
-    assert [fast.encode(text, add_special_tokens=False).ids for text in marked] == [
-        ours.encode_marked(text).tolist() for text in marked
-    ]
-    assert [fast.decode(row) for row in theirs.encode(GERMAN)] == theirs.decode(
-        theirs.encode(GERMAN)
-    )
+    assert fast_ids(fast, texts) == theirs.encode(texts) == ids(ours, texts)
+    mask = ours.piece(ours.mask)
+    marked = [f"die {mask} am", f"un{mask}ed", f"  {mask} a"]
+    assert fast_ids(fast, marked) == [ours.encode_marked(text).tolist() for text in marked]
+    rows = theirs.encode(GERMAN)
+    assert [fast.decode(row) for row in rows] == theirs.decode(rows)
     assert capsys.readouterr().err == ""
 
 
@@ -178,9 +174,9 @@ def test_an_option_that_the_library_cannot_express_is_named(dials, said, tmp_pat
         for key, value in dials.items()
     }
     sentencepiece_model(tmp_path / "theirs", **dials)
-    adopt(tmp_path / "theirs", tmp_path / "ours")
+    ours = adopted(tmp_path)
     with pytest.raises(RelposError, match=f"there is no fast tokenizer for {said}"):
-        fast_tokenizer(load_tokenizer(tmp_path / "ours"))
+        fast_tokenizer(ours)
 
 
 def test_pieces_that_the_library_cuts_otherwise_are_counted(tmp_path, capsys):
@@ -195,21 +191,12 @@ def test_pieces_that_the_library_cuts_otherwise_are_counted(tmp_path, capsys):
     [{}, {"model_type": "bpe", "byte_fallback": True, "normalization_rule_name": "identity"}],
 )
 def test_a_sentencepiece_model_keeps_its_ids_and_gets_what_it_lacks(dials, tmp_path):
-    theirs = sentencepiece_model(
-        tmp_path / "theirs.bin", remove_extra_whitespaces=not dials, **dials
-    )
-    adopt(tmp_path / "theirs.bin", tmp_path / "ours")
-    ours = load_tokenizer(tmp_path / "ours")
+    theirs = sentencepiece_model(tmp_path / "theirs", remove_extra_whitespaces=not dials, **dials)
+    ours = adopted(tmp_path)
     assert ids(ours, GERMAN + ODD) == theirs.encode(GERMAN + ODD)
     size = theirs.get_piece_size()
-    assert (ours.unk, ours.cls, ours.sep, ours.pad, ours.mask, ours.size) == (
-        0,
-        1,
-        2,
-        size,
-        size + 1,
-        size + 2,
-    )
+    known, added = (ours.unk, ours.cls, ours.sep), (ours.pad, ours.mask, ours.size)
+    assert (known, added) == ((0, 1, 2), (size, size + 1, size + 2))
     marked = ours.encode_marked("Der [MASK] grüßt").tolist()
     assert marked == [*theirs.encode("Der"), ours.mask, *theirs.encode("grüßt")]
     assert ours.decode_marked(ours.encode_marked("Der [MASK] grüßt")) == "Der [MASK] grüßt"
@@ -228,7 +215,7 @@ def stranger(folder: Path, texts: list[str], special: list[str]) -> Any:
         ),
     )
     folder.mkdir(exist_ok=True)
-    made.save(str(folder / "bytes.json"))
+    made.save(str(folder / "theirs"))
     return made
 
 
@@ -237,8 +224,7 @@ def stranger(folder: Path, texts: list[str], special: list[str]) -> Any:
 )
 def test_a_tokenizer_json_keeps_its_ids_and_gets_what_it_lacks(special, tmp_path):
     theirs = stranger(tmp_path, CODE, special)
-    adopt(tmp_path / "bytes.json", tmp_path / "ours")
-    ours = load_tokenizer(tmp_path / "ours")
+    ours = adopted(tmp_path)
     texts = CODE + GERMAN
     assert ids(ours, texts) == [row.ids for row in theirs.encode_batch(texts)]
     assert ours.size == theirs.get_vocab_size() + (5 if len(special) < 5 else 0)
@@ -250,12 +236,10 @@ def test_pieces_are_not_drawn_by_chance(dropout, tmp_path):
     theirs = stranger(tmp_path, CODE, [])
     plain = [row.ids for row in theirs.encode_batch(CODE)]
     theirs.model.dropout = dropout
-    theirs.save(str(tmp_path / "bytes.json"))
-    adopt(tmp_path / "bytes.json", tmp_path / "ours")
-    assert ids(load_tokenizer(tmp_path / "ours"), CODE) == plain
-    assert (
-        json.loads((tmp_path / "ours" / "tokenizer.json").read_text())["model"]["dropout"] is None
-    )
+    theirs.save(str(tmp_path / "theirs"))
+    assert ids(adopted(tmp_path), CODE) == plain
+    kept = json.loads((tmp_path / "ours" / "tokenizer.json").read_text())
+    assert kept["model"]["dropout"] is None
 
 
 def cut(model: Any, trainer: Any, pre_tokenizer: Any, folder: Path) -> Tokenizer:
@@ -263,9 +247,8 @@ def cut(model: Any, trainer: Any, pre_tokenizer: Any, folder: Path) -> Tokenizer
     made = tokenizers.Tokenizer(model)
     made.pre_tokenizer = pre_tokenizer
     made.train_from_iterator(PLAIN, trainer)
-    made.save(str(folder / "theirs.json"))
-    adopt(folder / "theirs.json", folder / "ours")
-    return load_tokenizer(folder / "ours")
+    made.save(str(folder / "theirs"))
+    return adopted(folder)
 
 
 PLAIN = ["the cat sleeps near the river bank", "an old bird walks to the small house"] * 9
@@ -351,8 +334,7 @@ def test_a_tokenizer_whose_pieces_do_not_tell_where_words_begin_is_refused(
 )
 def test_words_of_a_sentencepiece_model_are_those_of_the_text(dials, words, tmp_path):
     sentencepiece_model(tmp_path / "theirs", **dials)
-    adopt(tmp_path / "theirs", tmp_path / "ours")
-    ours = load_tokenizer(tmp_path / "ours")
+    ours = adopted(tmp_path)
     assert [
         len(Words(ours).split(row))
         for row in ours.encode(["Der Bäcker grüßt die Tür", "die Tür, am"])

@@ -2,10 +2,10 @@
 
 import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
+from glue_tasks import write
 from relpos.data.pairs import PairFiles, PairItem, ToyPairs, read
 from relpos.data.toy.events import Chance
 from relpos.data.toy.grammar import grammatical
@@ -13,14 +13,8 @@ from relpos.data.toy.pairs import OTHERS, PARADIGMS, SAME_WORDS
 from relpos.errors import RelposError
 
 
-def written(folder: Path, name: str, content: str) -> Path:
-    path = folder / name
-    path.write_text(content, encoding="utf-8")
-    return path
-
-
 def test_in_text_the_bad_sentence_comes_first(tmp_path):
-    path = written(
+    path = write(
         tmp_path, "agreement.txt", "dogs barks .\ndogs bark .\nthe dog bark .\nthe dog barks .\n"
     )
     assert read(path) == [
@@ -31,7 +25,7 @@ def test_in_text_the_bad_sentence_comes_first(tmp_path):
 
 def test_json_lines_name_both_sentences_and_their_paradigm(tmp_path):
     first = '{"sentence_good": "Dogs bark.", "sentence_bad": "Dogs barks.", "UID": "agreement"}'
-    path = written(tmp_path, "own.jsonl", f'{first}\n{{"sentence_good": "a", "sentence_bad": "b"}}')
+    path = write(tmp_path, "own.jsonl", f'{first}\n{{"sentence_good": "a", "sentence_bad": "b"}}')
     assert [(pair.paradigm, pair.texts[0]) for pair in read(path)] == [
         ("agreement", "Dogs bark."),
         ("own", "a"),
@@ -44,7 +38,7 @@ def test_ewok_compares_two_contexts_of_one_target(tmp_path):
         "Context1": "The cup is on the box.", "Context2": "The cup is in the box.",
         "Target1": "The cup is seen.", "Target2": "The cup is hidden.",
     }  # fmt: skip
-    path = written(tmp_path, "spatial.jsonl", json.dumps(fields))
+    path = write(tmp_path, "spatial.jsonl", json.dumps(fields))
     texts = ("The cup is on the box. The cup is seen.", "The cup is in the box. The cup is seen.")
     given = ("The cup is on the box. ", "The cup is in the box. ")
     assert read(path) == [PairItem("spatial-relations", texts, f"{path} line 1", given)]
@@ -56,7 +50,7 @@ def test_comps_compares_two_concepts_of_one_property(tmp_path):
         "prefix_acceptable": "A wren", "prefix_unacceptable": "A mole", "property_phrase": "can fly.",
         "negative_sample_type": "random",
     }  # fmt: skip
-    path = written(tmp_path, "comps_base.jsonl", json.dumps(fields))
+    path = write(tmp_path, "comps_base.jsonl", json.dumps(fields))
     assert read(path) == [
         PairItem(
             "comps_base",
@@ -73,7 +67,7 @@ def test_entity_tracking_has_several_continuations_of_one_text(tmp_path):
         "options": [" the pen", " the cup", " the hat"],
         "numops": 2,
     }
-    path = written(tmp_path, "regular.jsonl", json.dumps(fields))
+    path = write(tmp_path, "regular.jsonl", json.dumps(fields))
     [item] = read(path)
     assert (item.paradigm, item.texts[1]) == (
         "regular_2_ops",
@@ -84,10 +78,10 @@ def test_entity_tracking_has_several_continuations_of_one_text(tmp_path):
 
 def test_a_folder_is_read_file_by_file_and_other_files_are_left_alone(tmp_path):
     for name in ("LICENSE", "._b.txt", "._b.jsonl"):
-        written(tmp_path, name, "MIT")
+        write(tmp_path, name, "MIT")
     (tmp_path / "old.txt").mkdir()
-    written(tmp_path, "b.txt", "x y\ny x\n")
-    written(tmp_path, "a.jsonl", '{"sentence_good": "a", "sentence_bad": "b"}\n')
+    write(tmp_path, "b.txt", "x y\ny x\n")
+    write(tmp_path, "a.jsonl", '{"sentence_good": "a", "sentence_bad": "b"}\n')
     assert [pair.paradigm for pair in PairFiles(tmp_path).pairs()] == ["a", "b"]
 
 
@@ -159,7 +153,7 @@ def test_a_folder_is_read_file_by_file_and_other_files_are_left_alone(tmp_path):
 )
 def test_what_is_no_pair_is_refused_with_file_and_line(tmp_path, name, content, said):
     with pytest.raises(RelposError) as error:
-        PairFiles(written(tmp_path, name, content)).pairs()
+        PairFiles(write(tmp_path, name, content)).pairs()
     assert said in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -173,20 +167,20 @@ def test_a_folder_without_pairs_is_refused(tmp_path):
 
 def test_the_limit_takes_some_of_each_paradigm_whatever_their_order(tmp_path):
     lines = [f"b {number}\ng {number}\n" for number in range(20)]
-    written(tmp_path, "one.txt", "".join(lines))
-    written(tmp_path, "two.txt", "".join(lines[:3]))
+    write(tmp_path, "one.txt", "".join(lines))
+    write(tmp_path, "two.txt", "".join(lines[:3]))
     first = PairFiles(tmp_path, limit=5).pairs()
     assert Counter(pair.paradigm for pair in first) == {"one": 5, "two": 3}
-    written(tmp_path, "one.txt", "".join(lines[::-1]))
+    write(tmp_path, "one.txt", "".join(lines[::-1]))
     assert {pair.texts[0] for pair in PairFiles(tmp_path, limit=5).pairs()} == {
         pair.texts[0] for pair in first
     }
 
 
 def test_files_are_known_by_their_content(tmp_path):
-    path = written(tmp_path, "one.txt", "a b\nb a\n")
+    path = write(tmp_path, "one.txt", "a b\nb a\n")
     before = PairFiles(tmp_path).identity()
-    written(tmp_path, "one.txt", "a c b\nb c a\n")
+    write(tmp_path, "one.txt", "a c b\nb c a\n")
     assert PairFiles(path).identity() != before != PairFiles(tmp_path).identity()
 
 
@@ -219,7 +213,7 @@ def test_pairs_of_different_words_have_a_limit_of_their_own(tmp_path):
     lines = [
         f"dog {n} the .\nThe dog {n} .\n" if n % 2 else f"dog {n} .\ncat {n} .\n" for n in range(20)
     ]
-    (tmp_path / "mixed.txt").write_text("".join(lines), encoding="utf-8")
+    write(tmp_path, "mixed.txt", "".join(lines))
     chosen = PairFiles(tmp_path, limit=4, others=1).pairs()
     assert sorted(pair.has_same_words for pair in chosen) == [False, True, True, True, True]
     assert {pair.has_same_words for pair in PairFiles(tmp_path, limit=4, others=0).pairs()} == {

@@ -20,10 +20,10 @@ def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RELPOS_DATA", raising=False)
 
 
-def text_of(source: Files) -> dict[str, list[str]]:
+def text_of(corpus: Path) -> dict[str, list[str]]:
     return {
         document.source: [line for line in document.lines if line]
-        for document in source.documents()
+        for document in Files(corpus=str(corpus)).documents()
     }
 
 
@@ -33,7 +33,7 @@ def text_of(source: Files) -> dict[str, list[str]]:
 )
 def test_compressed_text_reads_like_plain(tmp_path, suffix, pack):
     (tmp_path / f"a.txt{suffix}").write_bytes(pack("Größe.\nTwo.\n".encode()))
-    assert text_of(Files(corpus=str(tmp_path))) == {f"a.txt{suffix}": ["Größe.", "Two."]}
+    assert text_of(tmp_path) == {f"a.txt{suffix}": ["Größe.", "Two."]}
 
 
 def test_all_frames_of_a_file_are_read(tmp_path):
@@ -41,22 +41,18 @@ def test_all_frames_of_a_file_are_read(tmp_path):
         zstandard.compress(text.encode() * 30_000) for text in ("One of many.\n", "", "Größe.\n")
     ]
     (tmp_path / "a.txt.zst").write_bytes(b"".join(frames))
-    assert text_of(Files(corpus=str(tmp_path))) == {
-        "a.txt.zst": ["One of many."] * 30_000 + ["Größe."] * 30_000
-    }
+    assert text_of(tmp_path) == {"a.txt.zst": ["One of many."] * 30_000 + ["Größe."] * 30_000}
 
 
 @pytest.mark.parametrize("end", ["\r\n", ""])
 def test_byte_order_mark_and_carriage_returns_are_dropped(tmp_path, end):
     (tmp_path / "a.txt").write_bytes(f"\ufeffOne.{end}Two.{end}".encode())
-    assert text_of(Files(corpus=str(tmp_path))) == {
-        "a.txt": ["One.", "Two."] if end else ["One.Two."]
-    }
+    assert text_of(tmp_path) == {"a.txt": ["One.", "Two."] if end else ["One.Two."]}
 
 
 def test_a_line_longer_than_a_block_loses_nothing(tmp_path):
     (tmp_path / "a.txt").write_text("wörter " * 400_000, encoding="utf-8")
-    parts = text_of(Files(corpus=str(tmp_path)))["a.txt"]
+    parts = text_of(tmp_path)["a.txt"]
     assert len(parts) > 1
     assert "".join(parts) == "wörter " * 400_000
 
@@ -65,7 +61,7 @@ def test_only_text_is_read_and_folders_are_searched(tmp_path):
     (tmp_path / "b").mkdir()
     for name in ("b/x.tokens", "a.txt", "childes.train", "books.tsv", ".hidden.txt", "c.gz"):
         (tmp_path / name).write_text("One.\n")
-    assert list(text_of(Files(corpus=str(tmp_path)))) == ["a.txt", "b/x.tokens", "childes.train"]
+    assert list(text_of(tmp_path)) == ["a.txt", "b/x.tokens", "childes.train"]
 
 
 def test_linked_folders_are_searched_once_and_real_names_count(tmp_path):
@@ -80,7 +76,7 @@ def test_linked_folders_are_searched_once_and_real_names_count(tmp_path):
         ".e": "other",
     }.items():
         (tmp_path / "corpus" / link).symlink_to(tmp_path / target)
-    assert list(text_of(Files(corpus=str(tmp_path / "corpus")))) == [
+    assert list(text_of(tmp_path / "corpus")) == [
         "b/x.txt",
         "b/y.txt",
         "c/z.txt",
@@ -89,13 +85,13 @@ def test_linked_folders_are_searched_once_and_real_names_count(tmp_path):
 
 def test_one_file_is_a_corpus(tmp_path):
     (tmp_path / "a.txt").write_text("One.\n")
-    assert list(text_of(Files(corpus=str(tmp_path / "a.txt")))) == ["a.txt"]
+    assert list(text_of(tmp_path / "a.txt")) == ["a.txt"]
 
 
 def test_text_that_is_not_utf8_names_file_and_line(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"One.\n" * 300_000 + b"Gr\xf6\xdfe\n")
     with pytest.raises(RelposError, match=r"a\.txt, line 300001: not UTF-8"):
-        text_of(Files(corpus=str(tmp_path)))
+        text_of(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +104,7 @@ def test_a_broken_archive_names_the_file(tmp_path, suffix, pack):
         RelposError,
         match=rf"a\.txt\{suffix}, near line \d+: (Compressed file ended|Truncated compressed stream)",
     ):
-        text_of(Files(corpus=str(tmp_path)))
+        text_of(tmp_path)
 
 
 @pytest.mark.parametrize(

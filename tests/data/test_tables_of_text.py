@@ -48,23 +48,20 @@ def parquet(path: Path, *given: Any) -> None:
     datasets.Dataset.from_list(rows(*given)).to_parquet(path)
 
 
-WRITERS: dict[str, Callable[..., None]] = {
-    "a.jsonl": jsonl,
-    "a.csv": table,
-    "a.parquet": parquet,
-}
+WRITERS: dict[str, Callable[..., None]] = {"a.jsonl": jsonl, "a.csv": table, "a.parquet": parquet}
 PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
 
 
-def documents(source: Files) -> list[str]:
+def documents(corpus: Path, **keys: Any) -> list[str]:
+    source = Files(corpus=str(corpus), **keys)
     return ["\n".join(document.lines).strip() for document in source.documents()]
 
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_each_row_is_a_document(name, tmp_path):
     WRITERS[name](tmp_path / name, TEXTS)
-    assert documents(Files(corpus=str(tmp_path))) == TEXTS
-    assert documents(Files(corpus=str(tmp_path / name))) == TEXTS
+    assert documents(tmp_path) == TEXTS
+    assert documents(tmp_path / name) == TEXTS
 
 
 @pytest.mark.parametrize("packed", PACKERS)
@@ -75,7 +72,7 @@ def test_tables_of_text_may_be_compressed(name, packed, tmp_path):
     (tmp_path / "packed" / f"{name}{packed}").write_bytes(
         PACKERS[packed]((tmp_path / name).read_bytes())
     )
-    assert documents(Files(corpus=str(tmp_path / "packed"))) == TEXTS
+    assert documents(tmp_path / "packed") == TEXTS
 
 
 @pytest.mark.parametrize(
@@ -86,21 +83,17 @@ def test_a_name_is_no_pattern_and_no_address(name, tmp_path):
         (tmp_path / each).parent.mkdir(exist_ok=True)
         jsonl(tmp_path / each, texts)
     (tmp_path / f"{name}.gz").write_bytes(gzip.compress((tmp_path / name).read_bytes()))
-    assert (
-        documents(Files(corpus=str(tmp_path / name)))
-        == documents(Files(corpus=str(tmp_path / f"{name}.gz")))
-        == TEXTS
-    )
+    assert documents(tmp_path / name) == documents(tmp_path / f"{name}.gz") == TEXTS
 
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_the_column_is_named_once(name, tmp_path):
     WRITERS[name](tmp_path / name, TEXTS, "body")
-    assert documents(Files(corpus=str(tmp_path), text="body")) == TEXTS
+    assert documents(tmp_path, text="body") == TEXTS
     with pytest.raises(
         RelposError, match=r"^data\.text: .* has no column 'text'.* Known: body, id\."
     ):
-        documents(Files(corpus=str(tmp_path)))
+        documents(tmp_path)
 
 
 @pytest.mark.parametrize("mark", [";", "\t", "|"])
@@ -110,7 +103,7 @@ def test_columns_without_commas_between_them_are_refused(mark, tmp_path):
         RelposError,
         match=r"^\S*a\.csv line 1: its columns stand between .* write them between commas",
     ):
-        documents(Files(corpus=str(tmp_path)))
+        documents(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
@@ -121,12 +114,12 @@ def test_a_table_in_latin1_is_refused_with_its_line(name, tmp_path):
     }
     (tmp_path / name).write_bytes(rows[name].encode("latin-1"))
     with pytest.raises(RelposError, match=r"line 3: not UTF-8: iconv"):
-        documents(Files(corpus=str(tmp_path)))
+        documents(tmp_path)
 
 
 def test_several_rows_may_make_a_document(tmp_path):
     jsonl(tmp_path / "a.jsonl", [f"Row {number}." for number in range(5)])
-    assert documents(Files(corpus=str(tmp_path), lines=2)) == [
+    assert documents(tmp_path, lines=2) == [
         "Row 0.\nRow 1.",
         "Row 2.\nRow 3.",
         "Row 4.",
@@ -136,7 +129,7 @@ def test_several_rows_may_make_a_document(tmp_path):
 def test_markdown_is_read_as_it_stands(tmp_path):
     (tmp_path / "a.md").write_text("# Title\n\nOne *word*.\n")
     (tmp_path / "b.md.gz").write_bytes(gzip.compress(b"Two.\n"))
-    assert documents(Files(corpus=str(tmp_path))) == ["# Title\n\nOne *word*.", "Two."]
+    assert documents(tmp_path) == ["# Title\n\nOne *word*.", "Two."]
 
 
 def test_beside_texts_tables_and_markdown_are_read_where_they_are_asked_for(tmp_path):
@@ -145,9 +138,9 @@ def test_beside_texts_tables_and_markdown_are_read_where_they_are_asked_for(tmp_
     (tmp_path / "README.md").write_text("About these texts.\n")
     jsonl(tmp_path / "from.jsonl", ["A row."])
     assert Files(corpus=str(tmp_path)).identity() == before
-    assert documents(Files(corpus=str(tmp_path))) == ["A text."]
-    assert documents(Files(corpus=str(tmp_path), text="text")) == ["A row."]
-    assert documents(Files(corpus=str(tmp_path / "README.md"))) == ["About these texts."]
+    assert documents(tmp_path) == ["A text."]
+    assert documents(tmp_path, text="text") == ["A row."]
+    assert documents(tmp_path / "README.md") == ["About these texts."]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +171,7 @@ def test_beside_texts_tables_and_markdown_are_read_where_they_are_asked_for(tmp_
 def test_what_cannot_be_read_is_refused_in_a_line_that_names_it(name, content, said, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(RelposError, match=said) as refusal:
-        documents(Files(corpus=str(tmp_path)))
+        documents(tmp_path)
     assert "\n" not in str(refusal.value)
 
 
@@ -188,7 +181,7 @@ def test_a_column_of_no_table_is_refused(tmp_path):
         RelposError,
         match=r"data\.text=body is a column of a table, and no text file .*; it has \.txt",
     ):
-        documents(Files(corpus=str(tmp_path), text="body"))
+        documents(tmp_path, text="body")
 
 
 def test_a_table_of_several_frames_that_breaks_off_is_refused(tmp_path):
@@ -198,14 +191,14 @@ def test_a_table_of_several_frames_that_breaks_off_is_refused(tmp_path):
     (tmp_path / "a.jsonl").unlink()
     (tmp_path / "a.jsonl.zst").write_bytes(whole + whole[:-20])
     with pytest.raises(RelposError, match=r"a\.jsonl\.zst, near line "):
-        list(Files(corpus=str(tmp_path)).documents())
+        documents(tmp_path)
 
 
 def test_a_row_with_more_columns_than_the_header_is_refused(tmp_path):
     # pandas takes its first column for the row's name, and reads " dogs" as the text.
     (tmp_path / "a.csv").write_text("text,label\nI like cats, dogs,good\nI hate birds, cows,bad\n")
     with pytest.raises(RelposError, match=r"^\S*a\.csv line 2: 3 columns where the header has 2$"):
-        documents(Files(corpus=str(tmp_path)))
+        documents(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
@@ -214,13 +207,13 @@ def test_a_row_with_more_columns_than_the_header_is_refused(tmp_path):
 )
 def test_numbers_and_dates_in_a_table_are_texts(texts, name, tmp_path):
     WRITERS[name](tmp_path / name, texts)
-    assert documents(Files(corpus=str(tmp_path))) == texts
+    assert documents(tmp_path) == texts
 
 
 def test_a_row_is_read_whole_up_to_a_length_that_no_text_needs(tmp_path, monkeypatch):
     long = "word " * 500_000 + "end."
     jsonl(tmp_path / "a.jsonl", ["One.", long])
-    assert documents(Files(corpus=str(tmp_path))) == ["One.", long]
+    assert documents(tmp_path) == ["One.", long]
     monkeypatch.setattr("relpos.data.textfile.LONGEST", 1_000_000)
     with pytest.raises(RelposError, match=r"a\.jsonl line 2: longer than 1,000,000 characters"):
-        documents(Files(corpus=str(tmp_path)))
+        documents(tmp_path)

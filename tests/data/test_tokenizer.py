@@ -1,6 +1,7 @@
 """The tokenizer: ids, case folding, sampling."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -16,25 +17,21 @@ TEXT = [
 ]
 
 
-def documents() -> Iterator[Document]:
-    yield Document("a", iter(TEXT * 5))
+def trained(
+    folder: Path, vocabulary: int = 60, sample: int = 1000, text: Sequence[str] = TEXT * 5
+) -> Tokenizer:
+    train_tokenizer([Document("a", iter(text))], folder, vocabulary, sample, 1)
+    return Tokenizer.load(folder)
 
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    folder = tmp_path_factory.mktemp("tokenizer")
-    train_tokenizer(documents(), folder, 60, 1000, 1)
-    return Tokenizer.load(folder)
+    return trained(tmp_path_factory.mktemp("tokenizer"))
 
 
 def test_special_ids_come_first(tokenizer):
-    assert [tokenizer.processor.id_to_piece(i) for i in range(5)] == [
-        "[PAD]",
-        "<unk>",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-    ]
+    pieces = [tokenizer.piece(i) for i in range(5)]
+    assert pieces == ["[PAD]", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def test_case_is_folded(tokenizer):
@@ -54,25 +51,20 @@ def test_wikitexts_unknown_word_is_the_unknown_id(tokenizer):
     assert tokenizer.encode([f"old {UNKNOWN} dog"])[0].tolist().count(tokenizer.unk) == 1
 
 
-def test_the_size_counts_every_id(tmp_path):
-    train_tokenizer(documents(), tmp_path, 27, 1000, 1)
-    assert Tokenizer.load(tmp_path).size == 27
-
-
-def test_a_small_text_yields_fewer_pieces(tmp_path):
-    train_tokenizer(documents(), tmp_path, 30_004, 1000, 1)
-    assert 5 < Tokenizer.load(tmp_path).size < 30_004
+def test_the_size_counts_every_id_and_a_small_text_yields_fewer_pieces(tmp_path):
+    assert trained(tmp_path, 27).size == 27
+    assert 27 < trained(tmp_path, 30_004).size < 30_004
 
 
 def test_training_is_repeatable(tmp_path):
     for name in "ab":
-        train_tokenizer(documents(), tmp_path / name, 60, 20, 1)
+        trained(tmp_path / name, sample=20)
     assert (tmp_path / "a" / FILE).read_bytes() == (tmp_path / "b" / FILE).read_bytes()
 
 
 def test_a_tokenizer_of_no_text_is_refused(tmp_path):
     with pytest.raises(RelposError, match="no sentences"):
-        train_tokenizer(iter([]), tmp_path, 60, 1000, 1)
+        trained(tmp_path, text=[])
     assert not list(tmp_path.iterdir())
 
 
@@ -82,16 +74,13 @@ def test_a_vocabulary_below_the_characters_is_refused_with_the_least_that_will_d
 ):
     message = rf"^vocabulary={vocabulary}: too small .* the 5 special tokens make (\d+) ids: vocabulary=\1 or more$"
     with pytest.raises(RelposError, match=message):
-        train_tokenizer(documents(), tmp_path, vocabulary, 1000, 1)
+        trained(tmp_path, vocabulary)
 
 
 def test_sentences_too_long_to_train_on_are_named_with_the_way_out(tmp_path):
-    line = "words without an end " * 1000
-    with pytest.raises(
-        RelposError,
-        match=r"^data: all sentences are longer than 4,192 bytes.*on a line of its own$",
-    ):
-        train_tokenizer(iter([Document("a", iter([line]))]), tmp_path, 60, 1000, 1)
+    message = r"^data: all sentences are longer than 4,192 bytes.*on a line of its own$"
+    with pytest.raises(RelposError, match=message):
+        trained(tmp_path, text=["words without an end " * 1000])
 
 
 @pytest.mark.parametrize(
