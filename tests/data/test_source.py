@@ -192,7 +192,7 @@ def test_the_toy_data_are_those_that_were_written(tmp_path, name, harm):
         tmp_path / "record.json",
         {"files": {file.relative_to(tmp_path).as_posix(): sha256(file) for file in files}},
     )
-    assert Toy().at(tmp_path).glue == str(tmp_path / "glue")
+    assert Toy().at(tmp_path).glue_location().folder == tmp_path / "glue"
     if (tmp_path / name) in files:
         harm(tmp_path / name)
     else:

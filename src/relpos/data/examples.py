@@ -22,6 +22,8 @@ from relpos.data.passes import MULTIPLE
 from relpos.data.tokenizer import OURS, Marks
 
 Ints = npt.NDArray[np.int64]
+Spans = tuple[Ints, Ints, Ints]
+"""(start, middle, end) of each example, see `ExampleSet._spans`."""
 
 
 @dataclass(eq=False)
@@ -60,7 +62,7 @@ class ExampleSet(ABC):
         """Examples of every document."""
 
     @abstractmethod
-    def _spans(self, indices: Ints) -> tuple[Ints, Ints, Ints]:
+    def _spans(self, indices: Ints) -> Spans:
         """(start, middle, end) in `ids` of each example: its first token, the first of its second
         part, and the end. An example with a single part has middle = end."""
 
@@ -84,8 +86,7 @@ class ExampleSet(ABC):
         return torch.from_numpy(self._lengths(*self._spans(indices.numpy())))
 
     def _lengths(self, start: Ints, middle: Ints, end: Ints) -> Ints:
-        lengths: Ints = np.minimum(end - start + 2 + (middle < end), self.length)
-        return lengths
+        return np.minimum(end - start + 2 + (middle < end), self.length)
 
     def batch(self, indices: Tensor, n: int | None = None) -> tuple[Tensor, Tensor]:
         """(b,) -> ids (b, n) and lengths (b,); n None: the longest, as a multiple of 8 but not
@@ -112,7 +113,7 @@ class PairExamples(ExampleSet):
     def _counts(self) -> Ints:
         return (self.last - self.first) // 2
 
-    def _spans(self, indices: Ints) -> tuple[Ints, Ints, Ints]:
+    def _spans(self, indices: Ints) -> Spans:
         document, number = self._document(indices)
         a = self.first[document] + 2 * number
         return self.sentences[a], self.sentences[a + 1], self.sentences[a + 2]
@@ -125,7 +126,7 @@ class WindowExamples(ExampleSet):
         tokens = self.sentences[self.last] - self.sentences[self.first]
         return -(-tokens // (self.length - 2))
 
-    def _spans(self, indices: Ints) -> tuple[Ints, Ints, Ints]:
+    def _spans(self, indices: Ints) -> Spans:
         document, number = self._document(indices)
         start = self.sentences[self.first[document]] + number * (self.length - 2)
         end = np.minimum(start + self.length - 2, self.sentences[self.last[document]])

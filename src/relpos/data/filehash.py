@@ -14,6 +14,8 @@ from relpos.places import runs_root
 from relpos.readers import read_json, sha256
 
 Described = list[str | int]  # [name, size, sha256]
+Identity = dict[str, object]
+"""Plain values that change when a text, or pairs, do."""
 
 
 def described(files: Iterable[Path], below: Path) -> list[Described]:

@@ -40,7 +40,7 @@ class TsvGlue:
         return [self.folder / name for name in names]
 
     def has(self, task: Task, split: str) -> bool:
-        return any(path.is_file() for path in self.places(task, split))
+        return any(map(Path.is_file, self.places(task, split)))
 
     def table(self, task: Task, split: str) -> TextTable:
         """Raises: RelposError naming what is missing, or the file and line at fault."""
@@ -189,13 +189,17 @@ Location = TsvGlue | HubGlue
 no mistake."""
 
 
+Labels = list[int] | list[float] | None
+"""Numbers of classes, or scores; None: a test split."""
+
+
 @dataclass(frozen=True)
 class Rows:
     """The rows of one split, as columns."""
 
     sentence_a: list[str]
     sentence_b: list[str] | None  # None: a task of single sentences
-    labels: list[int] | list[float] | None  # None: a test split
+    labels: Labels
 
     def __len__(self) -> int:
         return len(self.sentence_a)
@@ -210,7 +214,7 @@ def read(location: Location, task: Task, split: str) -> Rows:
     """
     table = location.table(task, split)
     first, *second = [table.column(name) for name in task.sentences]
-    labels: list[int] | list[float] | None = None
+    labels: Labels = None
     if split in task.labelled:
         words = table.column(task.label)
         if task.labels is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from zlib import crc32
 
 from relpos.data.documents import Document, documents_of, has_title
-from relpos.data.filehash import described_folder
+from relpos.data.filehash import Identity, described_folder
 from relpos.data.table import csv_rows, objects
 from relpos.data.textfile import blocks, decompressed, suffix
 from relpos.errors import RelposError, from_library, nearest
@@ -54,11 +54,10 @@ def checked(text: Mapping[str, object]) -> HubText:
     refuse_mistakes(text, HubText, "data.texts")
     if not text.get("id"):
         raise RelposError("data.texts: an entry has no id")
-    entry: HubText = fitted(text, HubText)
-    return entry
+    return fitted(text, HubText)
 
 
-def identified(data_set: Mapping[str, object]) -> dict[str, object]:
+def identified(data_set: Mapping[str, object]) -> Identity:
     """What identifies a data set: its id, or for a folder its files; and its other keys."""
     folder = Path(str(data_set["id"]))
     if not folder.is_dir():

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from relpos.data.filehash import described
+from relpos.data.filehash import Identity, described
 from relpos.data.table import Fields, objects
 from relpos.data.textfile import lines
 from relpos.errors import RelposError, from_library
@@ -76,7 +76,7 @@ class PairSource(ABC):
         line."""
 
     @abstractmethod
-    def origin(self) -> dict[str, object]:
+    def origin(self) -> Identity:
         """Plain values that change when these pairs do."""
 
     def pairs(self) -> list[PairItem]:
@@ -93,12 +93,12 @@ class PairSource(ABC):
         for number in sorted(range(len(pairs)), key=hashes.__getitem__):
             is_other = self.others is not None and not pairs[number].has_same_words
             groups[pairs[number].paradigm, is_other].append(number)
-        taken: set[int] = set()
+        taken: list[int] = []
         for (_, is_other), numbers in groups.items():
-            taken.update(numbers[: self.others if is_other else self.limit])
+            taken += numbers[: self.others if is_other else self.limit]
         return [pairs[number] for number in sorted(taken)]
 
-    def identity(self) -> dict[str, object]:
+    def identity(self) -> Identity:
         """Plain values that change when the pairs that are taken do."""
         identity = self.origin() | {"limit": self.limit}
         if self.others is not None:
@@ -131,7 +131,7 @@ class PairFiles(PairSource):
     def all(self) -> list[PairItem]:
         return [pair for file in self.files() for pair in read(file)]
 
-    def origin(self) -> dict[str, object]:
+    def origin(self) -> Identity:
         folder = expanded(self.path)
         if folder.is_file():
             folder = folder.parent
@@ -157,7 +157,7 @@ class Blimp(PairSource):
                     pairs.append(PairItem(paradigm, texts, f"{self.id} {paradigm}, row {number}"))
         return pairs
 
-    def origin(self) -> dict[str, object]:
+    def origin(self) -> Identity:
         return {"id": self.id, "revision": self.revision}
 
 
@@ -177,7 +177,7 @@ class ToyPairs(PairSource):
             for number, texts in enumerate(draw(name, self.seed, self.count), 1)
         ]
 
-    def origin(self) -> dict[str, object]:
+    def origin(self) -> Identity:
         from relpos.data.toy.pairs import VERSION
 
         return {"toy": VERSION, "seed": self.seed, "count": self.count}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from relpos.data import hub
 from relpos.data.documents import Document, documents_of
-from relpos.data.filehash import described, described_folder
+from relpos.data.filehash import Identity, described, described_folder
 from relpos.data.textfile import MARKDOWN, SUFFIXES, blocks, suffix
 from relpos.errors import RelposError
 from relpos.places import expanded
@@ -26,8 +26,6 @@ from relpos.readers import check_all_recorded
 if TYPE_CHECKING:
     from relpos.data.glue import HubGlue, TsvGlue
 
-HELDOUT = 0.01  # share of the text
-SAMPLE = 2_000_000  # sentences a tokenizer is trained on
 COLUMN = "text"
 KINDS: tuple[tuple[str, ...], ...] = (SUFFIXES, tuple(hub.TABLES), MARKDOWN)
 """Ends of the names of text files, of tables with a column of text, and of Markdown. A folder is
@@ -43,8 +41,8 @@ class TextSource:
     """Keys of every source; conf/data explains them."""
 
     pairs: Count | None = None
-    heldout: Share = HELDOUT
-    sample: Count = SAMPLE
+    heldout: Share = 0.01  # of the text
+    sample: Count = 2_000_000  # sentences a tokenizer is trained on
     shuffle: Count | None = None
 
     alike: ClassVar[bool] = False
@@ -115,19 +113,19 @@ class Files(TextSource):
         missing = f"no text file ({', '.join(sum(kinds, ()))}, or these in gz, xz, zst)"
         raise RelposError(f"data.corpus: {column}{missing} in {place}{instead}")
 
-    def identity(self) -> dict[str, object] | None:
+    def identity(self) -> Identity | None:
         """Name, size and SHA-256 of every file, of tables also the column and the rows of a
         document; None where there is no corpus."""
         try:
             files = self.files()
         except RelposError:
             return None
-        identity: dict[str, object] = {"files": described(files, self.folder)}
+        identity: Identity = {"files": described(files, self.folder)}
         if suffix(files[0]) in hub.TABLES:
             identity |= {"text": self.text or COLUMN, "lines": self.lines}
         return identity
 
-    def glue_identity(self, task: Mapping[str, object]) -> dict[str, object] | None:
+    def glue_identity(self, task: Mapping[str, object]) -> Identity | None:
         """Name, size and SHA-256 of the files of one task's folder but for hidden ones; None where
         it is absent."""
         try:
@@ -181,7 +179,7 @@ class Hub(TextSource):
     revisions: dict[str, str] = field(default_factory=dict, init=False, compare=False)
     """Id, with `@` the revision that is asked for → the commit that `documents` has read."""
 
-    def identity(self) -> dict[str, object] | None:
+    def identity(self) -> Identity | None:
         """Ids and revisions, or the content of folders; configurations, splits, columns; whether
         repeated books are left out."""
         return {
@@ -195,7 +193,7 @@ class Hub(TextSource):
 
         return HubGlue(self.glue, self.glue_revision)
 
-    def glue_identity(self, task: Mapping[str, object]) -> dict[str, object] | None:
+    def glue_identity(self, task: Mapping[str, object]) -> Identity | None:
         """Id, configuration and revision of the data set; of a folder its content."""
         return {
             "hub": hub.identified(
@@ -220,7 +218,7 @@ class Toy(TextSource):
     heldout: Share = 0.05
     sample: Count = 200_000
 
-    def identity(self) -> dict[str, object] | None:
+    def identity(self) -> Identity | None:
         """The generator's version and its keys."""
         from relpos.data import toy
 
@@ -234,11 +232,7 @@ class Toy(TextSource):
         """
         check_all_recorded(folder)
         dials = {key: value for key, value in vars(self).items() if key != "seed"}
-        return Generated(
-            corpus=str((folder / "corpus").absolute()),
-            glue=str((folder / "glue").absolute()),
-            **dials,
-        )
+        return Generated(root=str(folder.absolute()), **dials)
 
 
 def _place(folder: str | None, root: str | None, name: str) -> Path:

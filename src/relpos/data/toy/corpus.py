@@ -14,10 +14,8 @@ from relpos.data.toy.events import (
     varied,
     with_synonym,
 )
-from relpos.data.toy.grammar import Event, Phrase, Words
+from relpos.data.toy.grammar import Event, Pair, Phrase
 from relpos.data.toy.tasks import motive, opinion, weakened
-
-Pair = tuple[Words, Words]
 
 
 def pair(chance: Chance) -> Pair:

@@ -18,9 +18,10 @@ from random import Random
 from typing import TypeVar
 
 from relpos.data.toy import lexicon
-from relpos.data.toy.grammar import Event, Phrase, Words, grammatical
+from relpos.data.toy.grammar import Event, Pair, Phrase, Words, grammatical
 
 T = TypeVar("T")
+Events = tuple[Event, Event]
 # bounds every rejection loop; the toy language's strictest, for two events of dev or test, accepts
 # 1 % of draws
 ATTEMPTS = 10_000
@@ -108,7 +109,7 @@ def two_events(
     common: Collection[str],
     nouns: Sequence[str] = lexicon.PEOPLE,
     verbs: Sequence[str] = lexicon.VERBS,
-) -> tuple[Event, Event]:
+) -> Events:
     """Two bare events of this part that agree in `common`, a subset of {agent, verb, patient}, and
     in nothing else.
 
@@ -116,7 +117,7 @@ def two_events(
     second.
     """
 
-    def draw() -> tuple[Event, Event]:
+    def draw() -> Events:
         agent, patient, other_agent, other_patient = chance.distinct(nouns, 4)
         first = bare(agent, chance.pick(verbs), patient)
         other_verb = first.verb
@@ -125,7 +126,7 @@ def two_events(
         other = bare(other_agent, other_verb, other_patient)
         return first, replace(other, **{role: getattr(first, role) for role in common})
 
-    def accept(events: tuple[Event, Event]) -> bool:
+    def accept(events: Events) -> bool:
         senses = {lexicon.sense(event.verb) for event in events}
         return _of(part, *events) and ("verb" in common or len(senses) == 2)
 
@@ -136,10 +137,10 @@ def opposed_events(
     chance: Chance,
     part: str,
     nouns: Sequence[str] = lexicon.PEOPLE,
-) -> tuple[Event, Event]:
+) -> Events:
     """Two bare events of this part whose verbs are opposites: dogs help cats, dogs hinder cats."""
 
-    def draw() -> tuple[Event, Event]:
+    def draw() -> Events:
         agent, patient = chance.distinct(nouns, 2)
         event = bare(agent, chance.pick(lexicon.OPPOSABLE), patient)
         return event, replace(event, verb=chance.pick(lexicon.OPPOSITES[event.verb]))
@@ -194,10 +195,10 @@ def unequal(chance: Chance, part: str) -> Event:
     return event.exchanged()
 
 
-def swapped(chance: Chance, draw: Callable[[], Words]) -> tuple[Words, Words]:
+def swapped(chance: Chance, draw: Callable[[], Words]) -> Pair:
     """A drawn sentence, and the same with two neighbours exchanged, which is no sentence."""
 
-    def variants() -> tuple[Words, Words]:
+    def variants() -> Pair:
         good = draw()
         at = chance.below(len(good) - 2)  # the full stop stays where it is
         return good, [*good[:at], good[at + 1], good[at], *good[at + 2 :]]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from relpos.data.toy import lexicon
 
 Words = list[str]
+Pair = tuple[Words, Words]
 PLACES = FIRST, INNER, LAST = 0, 1, 2  # of an adverb
 
 

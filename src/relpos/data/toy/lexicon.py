@@ -68,7 +68,7 @@ def paradigms() -> list[list[str]]:
     # Words of one form, in twos: in the lines of `corpus.word_list` each must stand beside a comma
     # and beside a full stop.
     for words in (ADJECTIVES, OF_AGENT, OF_PATIENT, ADVERBS, POSITIVE, NEGATIVE):
-        forms += [list(pair) for pair in zip(words[::2], words[1::2], strict=True)]
+        forms += map(list, zip(words[::2], words[1::2], strict=True))
     closed = "the a some|is are|do does not|it they|and but|who that by because"
     return forms + [line.split() for line in closed.split("|")]
 

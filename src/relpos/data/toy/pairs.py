@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from relpos.data.toy import grammar, lexicon
 from relpos.data.toy.events import Chance, an_event, swapped, unequal, varied
-from relpos.data.toy.grammar import Event, Words, spelled
+from relpos.data.toy.grammar import Event, Pair, Words, spelled
 
 VERSION = 1  # raise it when the sentences change: it is kept with the results
 PART = "dev"
-Pair = tuple[Words, Words]
-"""The good sentence and the bad one."""
+Paradigm = Callable[[Chance], Pair]
+"""Draws a good sentence and a bad one."""
 
 
 def draw(paradigm: str, seed: int, count: int) -> list[tuple[str, str]]:
@@ -29,9 +29,7 @@ def draw(paradigm: str, seed: int, count: int) -> list[tuple[str, str]]:
     ]
 
 
-def _exchange(
-    form: Callable[..., Words], *words: Callable[[Chance], str]
-) -> Callable[[Chance], Pair]:
+def _exchange(form: Callable[..., Words], *words: Callable[[Chance], str]) -> Paradigm:
     """A sentence, which may need drawn words, and the same with its two phrases exchanged."""
 
     def pair(chance: Chance) -> Pair:
@@ -86,7 +84,7 @@ def _agreement(chance: Chance) -> Pair:
     return _other_number(good, len(str(event.agent).split()), _forms(event.verb))
 
 
-def _agreement_across(relative: Callable[[Event, str], Words]) -> Callable[[Chance], Pair]:
+def _agreement_across(relative: Callable[[Event, str], Words]) -> Paradigm:
     """the dog that the cats chase sleeps / … sleep: the verb's subject stands before the relative
     clause."""
 
@@ -122,7 +120,7 @@ def _forms(verb: str) -> tuple[str, str]:
     return verb, lexicon.singular_verb(verb)
 
 
-SAME_WORDS: dict[str, Callable[[Chance], Pair]] = {
+SAME_WORDS: dict[str, Paradigm] = {
     "exchanged_arguments": _exchange(Event.active),
     "exchanged_arguments-passive": _exchange(Event.passive),
     "exchanged_arguments-negated": _exchange(lambda event: event.active(negated=True)),
@@ -131,7 +129,7 @@ SAME_WORDS: dict[str, Callable[[Chance], Pair]] = {
     "negation-order": _negation_order,
     "word_order-neighbours": _neighbours,
 }
-OTHERS: dict[str, Callable[[Chance], Pair]] = {
+OTHERS: dict[str, Paradigm] = {
     "agreement-simple": _agreement,
     "agreement-across_subject_relative": _agreement_across(Event.subject_relative),
     "agreement-across_object_relative": _agreement_across(Event.object_relative),

@@ -136,7 +136,9 @@ def weakened(event: Event) -> Event:
     return Event(agent, event.verb, replace(event.patient, adjective=""))
 
 
-Versions = Callable[[Chance, str], tuple[Item, Item]]
+Opposites = tuple[Item, Item]
+"""An item, and one of the same words in each segment and of the opposite label."""
+Versions = Callable[[Chance, str], Opposites]
 
 
 def fair(versions: Versions) -> Callable[[Chance, str], Item]:
@@ -144,7 +146,7 @@ def fair(versions: Versions) -> Callable[[Chance, str], Item]:
     return lambda chance, part: chance.pick(versions(chance, part))
 
 
-def cola(chance: Chance, part: str) -> tuple[Item, Item]:
+def cola(chance: Chance, part: str) -> Opposites:
     """A sentence, and the same words in an order that is not grammatical."""
     draw = chance.below(100)
     if draw >= 60:
@@ -176,7 +178,7 @@ def _any_sentence(chance: Chance, part: str) -> Words:
     return event.object_relative(act)
 
 
-def rte(chance: Chance, part: str) -> tuple[Item, Item]:
+def rte(chance: Chance, part: str) -> Opposites:
     """the dog that (chases the cat | the cat chases) sleeps: so the dog sleeps, not the cat."""
     event = alike(chance, an_event(chance, part))
     act = chance.pick(lexicon.ACTS)
@@ -194,7 +196,7 @@ def _relative(chance: Chance, event: Event, act: str) -> Words:
     return event.exchanged().object_relative(act)
 
 
-def mrpc(chance: Chance, part: str) -> tuple[Item, Item]:
+def mrpc(chance: Chance, part: str) -> Opposites:
     """The adverb moves, which keeps the meaning; or it moves and the nouns change places, which
     does not."""
     event = an_event(chance, part)
@@ -206,7 +208,7 @@ def mrpc(chance: Chance, part: str) -> tuple[Item, Item]:
     return item("1", first, same), item("0", first, exchanged)
 
 
-def qnli(chance: Chance, part: str) -> tuple[Item, Item]:
+def qnli(chance: Chance, part: str) -> Opposites:
     """who chases the cat? A sentence in which the cat is chased answers it, one in which the cat
     chases does not."""
     event = alike(chance, an_event(chance, part))
@@ -218,7 +220,7 @@ def qnli(chance: Chance, part: str) -> tuple[Item, Item]:
     return item("entailment", question, answer), item("not_entailment", question, other)
 
 
-def wnli(chance: Chance, part: str) -> tuple[Item, Item]:
+def wnli(chance: Chance, part: str) -> Opposites:
     """dogs chase cats because they are angry: the adjective tells whether `they` is the agent or
     the patient."""
     event = an_event(chance, part)

@@ -22,8 +22,8 @@ def write(folder: Path, seed: int = 0, pairs: int = 30_000, items: int = 4_000) 
     """Fills `folder` with a corpus of `pairs` sentence pairs and nine tasks of `items` train items
     each.
 
-    A document is `DOCUMENT` pairs one after the other, one sentence a line; one more lists the
-    forms of every word. The bytes depend on the arguments only.
+    A document is its pairs one after the other, one sentence a line. The bytes depend on the
+    arguments only.
 
     Raises:
         RelposError: the disk is full; `corpus` and `glue` are each whole or absent.
@@ -31,19 +31,14 @@ def write(folder: Path, seed: int = 0, pairs: int = 30_000, items: int = 4_000) 
     for part in ("corpus", "glue"):
         remove(folder / part)  # of a start that was killed
     with replacing_folder(folder / "corpus") as place:
-        _write_lines(place / "words.txt", corpus.word_list())  # the forms of every word
-        for start in range(0, pairs, DOCUMENT):
-            chance = Chance(seed, "corpus", start)
-            numbers = range(min(DOCUMENT, pairs - start))
-            lines = (spelled(sentence) for _ in numbers for sentence in corpus.pair(chance))
-            _write_lines(place / f"document-{start // DOCUMENT:04}.txt", lines)
+        write_corpus(place, seed, pairs)
     with replacing_folder(folder / "glue") as place:
         for name, stream, part, task, layout in _files():
             chance, count = Chance(seed, stream, part), EVALUATION
             if part == "train":
                 count = items
-            drawn = [task(chance, part) for _ in range(count)]
-            _write_items(place / f"{name}.tsv", layout, drawn)
+            drawn = (task(chance, part) for _ in range(count))
+            _write_lines(place / f"{name}.tsv", _rows(layout, drawn))
 
 
 def _files() -> Iterator[tuple[str, str, str, Task, str]]:
@@ -57,17 +52,28 @@ def _files() -> Iterator[tuple[str, str, str, Task, str]]:
             yield f"MNLI/{part}_{name}", f"MNLI {name}", part, task, _mnli(labels, genre)
 
 
+def write_corpus(folder: Path, seed: int, pairs: int) -> None:
+    """Documents of `DOCUMENT` pairs, and one that lists the forms of every word."""
+    _write_lines(folder / "words.txt", corpus.word_list())
+    for start in range(0, pairs, DOCUMENT):
+        chance = Chance(seed, "corpus", start)
+        numbers = range(min(DOCUMENT, pairs - start))
+        lines = (spelled(sentence) for _ in numbers for sentence in corpus.pair(chance))
+        _write_lines(folder / f"document-{start // DOCUMENT:04}.txt", lines)
+
+
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with opened(path, "w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{line}\n" for line in lines)
 
 
-def _write_items(path: Path, layout: str, items: list[Item]) -> None:
+def _rows(layout: str, items: Iterable[Item]) -> Iterator[str]:
     """A row for each item. A layout has `name=cell` for each column; without a name there is no
     header line."""
     names, cells = zip(*(column.split("=") for column in layout.split("|")), strict=True)
-    lines = ["\t".join(names)] if any(names) else []
+    if any(names):
+        yield "\t".join(names)
     for n, item in enumerate(items):
         values = {
             "n": n,
@@ -78,8 +84,7 @@ def _write_items(path: Path, layout: str, items: list[Item]) -> None:
             "a": item.sentences[0],
             "b": item.sentences[-1],
         }
-        lines.append("\t".join(cells).format(**values))
-    _write_lines(path, lines)
+        yield "\t".join(cells).format(**values)
 
 
 def _mnli(labels: int, genre: str) -> str:
