@@ -122,7 +122,7 @@ PHASES = {
     "tokenizer: SentencePiece trains": Phase(
         PRETRAIN, "sentencepiece.SentencePieceTrainer.train", ("toy",), ahead=True
     ),
-    "store: one process": Phase(PRETRAIN, "relpos.data.store._Writer.end", ("toy", "tokenizer")),
+    "store: one process": Phase(PRETRAIN, "relpos.data.store.portions", ("toy", "tokenizer")),
     "store: several processes": Phase(
         PRETRAIN, "relpos.data.encoding._result", ("toy", "tokenizer")
     ),

@@ -262,10 +262,3 @@ def with_progress(
 
     for document in documents:
         yield replace(document, lines=counted(document.lines))
-
-
-def sentences(documents: Iterable[Document]) -> Iterator[str]:
-    """All sentences of all documents."""
-    for document in documents:
-        for portion in portions(document.lines):
-            yield from split(portion)

@@ -58,8 +58,8 @@ class Unmasked(NamedTuple):
     keys: Tensor
     seed: int
     vocabulary: int
-    marks: Marks = OURS
-    step: int = 0
+    marks: Marks
+    step: int
 
     @property
     def place(self) -> Tensor:
@@ -297,7 +297,7 @@ def trained_for(
 ) -> Objective:
     """The objective of a pre-training: that of a node, or else the one that its recipe's `masking`
     names."""
+    named: Objective = ByRecipe(masking, steps)
     if objective:
-        named: Objective = instantiate(objective, "objective")
-        return named.on(causal)
-    return ByRecipe(masking, steps).on(causal)
+        named = instantiate(objective, "objective")
+    return named.on(causal)

@@ -91,16 +91,13 @@ class OwnTask:
         metric = str(self.metric or DEFAULTS[self.kind])
         if "." not in metric:
             metric = f"{METRICS}.{metric}"
-        classes = None
-        if self.labels is not None:
-            classes = list(map(str, self.labels))
         arguments = {
             "name": name,
             # Absolute: the run keeps it, and may be continued from another working directory.
             "folder": str(self.files.folder.resolve()),
             "sentences": self.texts,
             "label": str(self.label),
-            "labels": classes,
+            "labels": self.labels and list(map(str, self.labels)),
             "columns": [name],
             "dev": {name: "dev"},
             "test": {name: "test"},

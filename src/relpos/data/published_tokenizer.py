@@ -130,7 +130,7 @@ class PublishedTokenizer(Tokenizer):
         return [np.where(np.isin(row, self._special), np.int32(self.unk), row) for row in rows]
 
     def decode(self, ids: Iterable[int]) -> str:
-        return str(self.backend.decode([int(i) for i in ids], skip_special_tokens=True))
+        return str(self.backend.decode(list(map(int, ids)), skip_special_tokens=True))
 
     def piece(self, number: int) -> str:
         return str(self.backend.id_to_token(int(number)))
@@ -296,11 +296,10 @@ def _ids_of_pieces(backend: Backend) -> list[int]:
     """The ids of a text of a tokenizer's pieces, all of them or a thousand."""
     pieces = sorted(backend.get_vocab())
     text = " ".join(pieces[:: len(pieces) // 1000 + 1]).replace("##", "").replace(SPACE, " ")
-    ids: list[int] = backend.encode(
+    return backend.encode(
         f"{text} Ein Müller, 12 漢字 don't",
         add_special_tokens=False,
     ).ids
-    return ids
 
 
 def adopt(path: Path, folder: Path) -> None:

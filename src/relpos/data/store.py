@@ -253,9 +253,10 @@ def write_store(
             held = ends(np.asarray(hashes, np.uint64), whole, offsets, heldout, alike)
             behind = whole[1:] - held  # where held-out text begins
             bounds = np.union1d(whole, behind)
-            document = np.searchsorted(whole, bounds[:-1], side="right") - 1
-            flags = bounds[:-1] >= behind[document]
-            is_end = bounds[:-1] > whole[document]
+            begins = bounds[:-1]
+            document = np.searchsorted(whole, begins, side="right") - 1
+            flags = begins >= behind[document]
+            is_end = begins > whole[document]
             lines = (
                 sources[i] + ITS_END * bool(end) + "\n"
                 for i, end in zip(document, is_end, strict=True)

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import sentencepiece
 
-from relpos.data.documents import UNKNOWN, Document, sentences
+from relpos.data.documents import UNKNOWN, Document, portions, split
 from relpos.errors import RelposError, from_library, one_line, plural
 from relpos.files import replacing
 from relpos.readers import check_recorded, read_bytes
@@ -84,7 +84,13 @@ def train_tokenizer(
     """
     # Left in, the character that stands for WikiText's <unk> would become a piece, and would no
     # longer be encoded as unknown.
-    drawn = reservoir((sentence.replace(UNKNOWN, "") for sentence in sentences(documents)), sample)
+    sentences = (
+        sentence.replace(UNKNOWN, "")
+        for document in documents
+        for portion in portions(document.lines)
+        for sentence in split(portion)
+    )
+    drawn = reservoir(sentences, sample)
     if not drawn:
         raise RelposError("data: the corpus has no sentences")
     if all(len(sentence.encode()) > LONGEST for sentence in drawn):
@@ -202,16 +208,15 @@ class Tokenizer:
         """The ids of each text, without special ones."""
         # By default each of the encoding processes would share its texts out among as many threads
         # as there are processors.
-        ids: list[TextIds] = self.processor.encode(
+        return self.processor.encode(
             texts,
             return_type="numpy",
             num_threads=1,
         )
-        return ids
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids (case-folded), without special tokens."""
-        return str(self.processor.decode([int(i) for i in ids]))
+        return str(self.processor.decode(list(map(int, ids))))
 
     @property
     def specials(self) -> dict[str, int]:
@@ -291,13 +296,14 @@ class Tokenizer:
     def is_special(self, ids: Ids) -> Bools:
         """(n,) → (n,): which tokens are special. The unknown token is not: it stands for some
         text."""
-        special: Bools = np.isin(ids, list(self.specials.values()))
-        return special
+        return np.isin(ids, list(self.specials.values()))
 
     def decode_marked(self, ids: Iterable[int]) -> str:
         """The text of some ids, with special tokens by name and without padding."""
         text = b""
-        for number in (int(number) for number in ids if int(number) != self.pad):
+        for number in map(int, ids):
+            if number == self.pad:
+                continue
             piece = self.piece(number)
             if number in (self.cls, self.sep, self.mask):
                 piece = f"▁{piece}"

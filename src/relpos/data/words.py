@@ -79,8 +79,7 @@ class Words:
 
     def numbers(self, ids: Pieces) -> Ids:
         """ids (…, n) → (…, n): which word each piece belongs to, counted from 0."""
-        counted: Ids = self.begins(ids).cumsum(-1, dtype=np.int64) - 1
-        return counted
+        return self.begins(ids).cumsum(-1, dtype=np.int64) - 1
 
     def split(self, ids: Sequence[int] | Pieces) -> list[Word]:
         """The words of one text (n,), in order."""
@@ -90,9 +89,7 @@ class Words:
 
     def same(self, first: Pieces, second: Pieces) -> bool:
         """Whether two texts hold the same words: equal multisets."""
-        return len(first) == len(second) and Counter(self.split(first)) == Counter(
-            self.split(second)
-        )
+        return Counter(self.split(first)) == Counter(self.split(second))
 
 
 def _bools(values: Iterable[bool]) -> Bools:
