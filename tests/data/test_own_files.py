@@ -151,11 +151,7 @@ def test_a_missing_file_is_named_and_so_is_a_missing_folder(tmp_path):
 
 @pytest.mark.parametrize("name", ["train.tsv", "train.csv", "train.jsonl"])
 def test_a_nul_byte_is_named_with_its_line(tmp_path, name):
-    row = '{"a": "one", "b": "two", "y": "no"}\n'
-    rows = (
-        f"{row}\n{row[:10]}\0{row[10:]}"
-        if name.endswith("l")
-        else "a,b,y\none,two,no\nthree\0,four,yes\n"
-    )
-    write(tmp_path, name, rows)
+    write(tmp_path, name, "a,b,y\none,two,no\nthree\0,four,yes\n")
+    if name.endswith("l"):
+        write(tmp_path, name, '{"a": "one", "b": "two", "y": "no"}\n\n{"a": "o\0ne"}\n')
     assert refusal(tmp_path) == f"{name} line 3: a NUL byte, which no text holds"

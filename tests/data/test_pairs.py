@@ -26,10 +26,8 @@ def test_in_text_the_bad_sentence_comes_first(tmp_path):
 def test_json_lines_name_both_sentences_and_their_paradigm(tmp_path):
     first = '{"sentence_good": "Dogs bark.", "sentence_bad": "Dogs barks.", "UID": "agreement"}'
     path = write(tmp_path, "own.jsonl", f'{first}\n{{"sentence_good": "a", "sentence_bad": "b"}}')
-    assert [(pair.paradigm, pair.texts[0]) for pair in read(path)] == [
-        ("agreement", "Dogs bark."),
-        ("own", "a"),
-    ]
+    pairs = {pair.paradigm: pair.texts[0] for pair in read(path)}
+    assert pairs == {"agreement": "Dogs bark.", "own": "a"}
 
 
 def test_ewok_compares_two_contexts_of_one_target(tmp_path):
@@ -51,14 +49,8 @@ def test_comps_compares_two_concepts_of_one_property(tmp_path):
         "negative_sample_type": "random",
     }  # fmt: skip
     path = write(tmp_path, "comps_base.jsonl", json.dumps(fields))
-    assert read(path) == [
-        PairItem(
-            "comps_base",
-            ("A wren can fly.", "A mole can fly."),
-            f"{path} line 1",
-            ("A wren ", "A mole "),
-        )
-    ]
+    texts = ("A wren can fly.", "A mole can fly.")
+    assert read(path) == [PairItem("comps_base", texts, f"{path} line 1", ("A wren ", "A mole "))]
 
 
 def test_entity_tracking_has_several_continuations_of_one_text(tmp_path):
@@ -69,10 +61,8 @@ def test_entity_tracking_has_several_continuations_of_one_text(tmp_path):
     }
     path = write(tmp_path, "regular.jsonl", json.dumps(fields))
     [item] = read(path)
-    assert (item.paradigm, item.texts[1]) == (
-        "regular_2_ops",
-        "Box 0 holds the pen. Box 0 holds the cup",
-    )
+    assert item.paradigm == "regular_2_ops"
+    assert item.texts[1] == "Box 0 holds the pen. Box 0 holds the cup"
     assert item.given == (fields["input_prefix"],) * 3
 
 

@@ -1,5 +1,6 @@
 """A step is the same examples whatever the number of processes and the cut into micro-batches."""
 
+from collections import ChainMap
 from typing import Any
 
 import numpy as np
@@ -48,13 +49,20 @@ def rows(step: Step) -> dict[int, Row]:
     return found
 
 
+def shares(examples: PairExamples, world: int, **changed: Any) -> list[dict[int, Row]]:
+    """Those of the processes, of step 3."""
+    return [
+        rows(steps(examples, rank=rank, world=world, **changed).step(3)) for rank in range(world)
+    ]
+
+
 @pytest.mark.parametrize("world", [1, 2, 4, 8])
 def test_processes_share_the_examples_of_a_step(examples, world):
     alone = rows(steps(examples).step(3))
-    shares = [rows(steps(examples, rank=rank, world=world).step(3)) for rank in range(world)]
+    parts = shares(examples, world)
     assert len(alone) == 24
-    assert {key: row for share in shares for key, row in share.items()} == alone
-    assert {len(share) for share in shares} == {24 // world}
+    assert dict(ChainMap(*parts)) == alone
+    assert {len(part) for part in parts} == {24 // world}
 
 
 @pytest.mark.parametrize("world", [2, 4])
@@ -62,17 +70,11 @@ def test_annealed_masks_are_those_of_the_step_in_every_process_and_after_every_s
     examples, world
 ):
     annealed = {"objective": Masked(0.9, 0.1, 4), "stop": 4}
-    whole = [rows(step) for step in steps(examples, **annealed)]
-    again = [rows(step) for step in steps(examples, start=2, **annealed)]
-    assert again == whole[2:]
-    shares = [
-        rows(steps(examples, rank=rank, world=world, **annealed).step(3)) for rank in range(world)
-    ]
-    assert {key: row for share in shares for key, row in share.items()} == whole[3]
-    chosen = [
-        sum(label != -100 for _, labels in step.values() for label in labels) for step in whole
-    ]
-    assert chosen[0] > 2 * chosen[3]
+    whole = list(steps(examples, **annealed))
+    again = steps(examples, start=2, **annealed)
+    assert [rows(step) for step in again] == [rows(step) for step in whole[2:]]
+    assert dict(ChainMap(*shares(examples, world, **annealed))) == rows(whole[3])
+    assert whole[0].chosen > 2 * whole[3].chosen
 
 
 @pytest.mark.parametrize("microbatch", [1, 2, 64])

@@ -119,11 +119,7 @@ def test_a_table_in_latin1_is_refused_with_its_line(name, tmp_path):
 
 def test_several_rows_may_make_a_document(tmp_path):
     jsonl(tmp_path / "a.jsonl", [f"Row {number}." for number in range(5)])
-    assert documents(tmp_path, lines=2) == [
-        "Row 0.\nRow 1.",
-        "Row 2.\nRow 3.",
-        "Row 4.",
-    ]
+    assert documents(tmp_path, lines=2) == ["Row 0.\nRow 1.", "Row 2.\nRow 3.", "Row 4."]
 
 
 def test_markdown_is_read_as_it_stands(tmp_path):

@@ -46,6 +46,10 @@ LEMMA = {
     if forms[0] in lexicon.PEOPLE + lexicon.VERBS
     for form in forms
 }
+MNLI = (
+    "index,promptID,pairID,genre,sentence1_binary_parse,sentence2_binary_parse,sentence1_parse,"
+    "sentence2_parse,sentence1,sentence2"
+)
 HEADER = {  # GLUE's own
     "MRPC/train": "Quality,#1 ID,#2 ID,#1 String,#2 String",
     "MRPC/test": "index,#1 ID,#2 ID,#1 String,#2 String",
@@ -58,12 +62,9 @@ HEADER = {  # GLUE's own
     "QNLI/train": "index,question,sentence,label",
     "RTE/dev": "index,sentence1,sentence2,label",
     "WNLI/test": "index,sentence1,sentence2",
-    "MNLI/train": "index,promptID,pairID,genre,sentence1_binary_parse,sentence2_binary_parse,sentence1_parse,"
-    "sentence2_parse,sentence1,sentence2,label1,gold_label",
-    "MNLI/dev_mismatched": "index,promptID,pairID,genre,sentence1_binary_parse,sentence2_binary_parse,sentence1_parse,"
-    "sentence2_parse,sentence1,sentence2,label1,label2,label3,label4,label5,gold_label",
-    "MNLI/test_matched": "index,promptID,pairID,genre,sentence1_binary_parse,sentence2_binary_parse,sentence1_parse,"
-    "sentence2_parse,sentence1,sentence2",
+    "MNLI/train": f"{MNLI},label1,gold_label",
+    "MNLI/dev_mismatched": f"{MNLI},label1,label2,label3,label4,label5,gold_label",
+    "MNLI/test_matched": MNLI,
 }
 
 
@@ -90,7 +91,7 @@ def event_keys(*sentences: str) -> set[str]:
 
 def digest(folder: Path) -> str:
     total = sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+    for path in sorted(filter(Path.is_file, folder.rglob("*"))):
         total.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
     return total.hexdigest()[:16]
 
@@ -195,9 +196,7 @@ def test_parts_share_no_event(name):
     for part in ("train", "dev", "test"):
         chance = Chance(0, "test", part)
         for _ in range(200):
-            assert all(
-                part_of(found) == part for found in event_keys(*task(chance, part).sentences)
-            )
+            assert {*map(part_of, event_keys(*task(chance, part).sentences))} <= {part}
 
 
 def test_the_corpus_tells_train_events_in_sentences():
@@ -207,18 +206,16 @@ def test_the_corpus_tells_train_events_in_sentences():
         assert all(grammatical(sentence) for sentence in both if not polarity & set(sentence))
         found |= event_keys(*map(spelled, both))
     assert len(found) > 500
-    assert {part_of(one) for one in found} == {"train"}
+    assert {*map(part_of, found)} == {"train"}
 
 
 def test_the_reader_sees_one_sentence_a_line(folder):
     """Pairs are sentences 1 + 2, 3 + 4, …: a line joined to the next would put all later pairs out
     of step."""
     files = sorted((folder / "corpus").iterdir())
-    assert [path.name for path in files] == [
-        "document-0000.txt",
-        "document-0001.txt",
-        "document-0002.txt",
-        "words.txt",
+    assert [path.stem for path in files] == [
+        *(f"document-000{number}" for number in range(3)),
+        "words",
     ]
     for path in files:
         (document,) = documents_of(path.name, blocks(path))
@@ -239,11 +236,10 @@ def test_cola_has_no_header(folder, part):
     table = read_table(
         folder / "glue" / "CoLA" / f"{part}.tsv", ("source", "label", "mark", "sentence")
     )
-    assert set(table.column("label")) == {"0", "1"}
-    assert all(
-        (mark == "*") == (label == "0")
-        for mark, label in zip(table.column("mark"), table.column("label"), strict=True)
-    )
+    assert set(zip(table.column("mark"), table.column("label"), strict=True)) == {
+        ("*", "0"),
+        ("", "1"),
+    }
 
 
 def test_a_full_disk_is_one_line_and_the_next_try_heals(tmp_path, monkeypatch):

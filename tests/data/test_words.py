@@ -9,10 +9,7 @@ from relpos.data.words import Words, is_punctuation
 
 def spelled(tokenizer: Tokenizer, text: str) -> list[str]:
     words = Words(tokenizer).split(tokenizer.encode([text])[0])
-    return [
-        "".join(tokenizer.processor.id_to_piece(int(piece)) for piece in word).replace("▁", "")
-        for word in words
-    ]
+    return ["".join(map(tokenizer.piece, word)).replace("▁", "") for word in words]
 
 
 @pytest.mark.parametrize(
@@ -54,12 +51,10 @@ def test_the_same_words_in_another_order_are_the_same_and_other_words_are_not(to
 
 
 def test_equal_pieces_are_not_enough_where_they_belong_to_other_words(tokenizer):
-    begins, inside = tokenizer.processor.piece_to_id("▁the"), tokenizer.processor.piece_to_id("s")
+    begins, inside, other = map(tokenizer.processor.piece_to_id, ("▁the", "s", "▁a"))
     assert tokenizer.unk not in (begins, inside)
-    other = tokenizer.processor.piece_to_id("▁a")
-    assert not Words(tokenizer).same(
-        np.array([begins, inside, other]), np.array([begins, other, inside])
-    )
+    first, second = np.array([[begins, inside, other], [begins, other, inside]])
+    assert not Words(tokenizer).same(first, second)
 
 
 @pytest.mark.parametrize(
