@@ -51,8 +51,8 @@ class PairItem:
     def has_same_words(self) -> bool:
         """Whether all texts hold the same words as they are written, whatever their case; a
         tokenizer may see it otherwise."""
-        counts = [Counter(re.findall(r"\w+|[^\w\s]", text.lower())) for text in self.texts]
-        return all(words == counts[0] for words in counts[1:])
+        first, *others = (Counter(re.findall(r"\w+|[^\w\s]", text.lower())) for text in self.texts)
+        return all(words == first for words in others)
 
 
 @dataclass(frozen=True, kw_only=True)

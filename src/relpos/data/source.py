@@ -264,6 +264,6 @@ def _files(place: Path) -> Iterator[Path]:
                 continue
             visited.add(real)
             folders[:] = sorted(name for name in folders if not name.startswith("."))
-            starts += [path for name in folders if (path := Path(folder, name)).is_symlink()]
+            starts += filter(Path.is_symlink, (Path(folder, name) for name in folders))
             shown = (Path(folder, name) for name in names if not name.startswith("."))
             yield from filter(Path.is_file, shown)

@@ -60,10 +60,10 @@ def read_table(path: Path, header: Sequence[str] | None = None, broken: bool = F
     owner = "there should be"
     if header is None:
         (_, header), owner = next(rows), "the header has"
-    names = tuple(header)
+    width = len(header)
     if broken:  # as the authors' loader and nyu-mll/glue do
-        rows = (row for row in rows if len(row[1]) >= len(names))
-    return _table(path, names, _of_width(path, rows, len(names), owner))
+        rows = (row for row in rows if len(row[1]) >= width)
+    return _table(path, header, _of_width(path, rows, width, owner))
 
 
 def csv_table(path: Path) -> TextTable:
@@ -74,14 +74,15 @@ def csv_table(path: Path) -> TextTable:
     """
     rows = csv_rows(path)
     _, header = next(rows)
-    return _table(path, tuple(header), rows)
+    return _table(path, header, rows)
 
 
-def _table(path: Path, header: tuple[str, ...], rows: Iterable[Row]) -> TextTable:
+def _table(path: Path, header: Sequence[str], rows: Iterable[Row]) -> TextTable:
     numbered = list(rows)
     if not numbered:
         raise RelposError(f"{path}: a header and no rows")
-    return TextTable(str(path), header, [row for _, row in numbered], [at for at, _ in numbered])
+    fields, lines = [row for _, row in numbered], [number for number, _ in numbered]
+    return TextTable(str(path), tuple(header), fields, lines)
 
 
 def _of_width(
@@ -149,7 +150,7 @@ def json_table(path: Path, columns: Sequence[str]) -> TextTable:
         (number, [_field(f"{path} line {number}", fields, column) for column in columns])
         for number, fields in objects(path)
     ]
-    return _table(path, tuple(columns), rows)
+    return _table(path, columns, rows)
 
 
 def objects(path: Path) -> Iterator[tuple[int, Fields]]:

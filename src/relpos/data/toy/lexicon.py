@@ -29,8 +29,7 @@ ADVERBS = _words("often always gladly rarely today again daily secretly")
 POSITIVE = _words("good great lovely fine superb charming pleasant brilliant")
 NEGATIVE = _words("bad awful dull ugly poor boring nasty terrible")
 
-_POLES = [OPPOSABLE[at : at + 2] for at in range(0, len(OPPOSABLE), 2)]
-_POLES += [ADJECTIVES[at : at + 2] for at in range(0, len(ADJECTIVES), 2)]
+_POLES = [words[at : at + 2] for words in (OPPOSABLE, ADJECTIVES) for at in range(0, len(words), 2)]
 SYNONYM = {word: other for pole in _POLES for word, other in (pole, pole[::-1])}
 OPPOSITES = {word: _POLES[at ^ 1] for at, pole in enumerate(_POLES) for word in pole}
 
