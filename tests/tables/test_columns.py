@@ -134,10 +134,10 @@ def test_where_all_are_equal_none_is_the_best():
             for name, value in (("a", 50.0), ("b", 60.0))
         )
     )
-    worse, better = view_of(Table("t", "?", rows)).is_best
-    assert not any(worse)
+    (_, worse), (_, better) = view_of(Table("t", "?", rows)).lines
+    assert not any(cell.is_best for cell in worse)
     # RTE and the mean; neither CoLA nor perplexity
-    assert better == [False, False, False, False, False, True, True]
+    assert [cell.is_best for cell in better] == [False, False, False, False, True, True]
 
 
 def test_what_is_missing_is_none_and_never_zero():

@@ -235,11 +235,12 @@ class Arrivals:
 
         self.rows += rows_of([planned], self.instrument)
         view = view_of(Table("", "", self.rows))
-        heads = ["row", *view.texts[0][2:]]
+        heads = ["row", *view.heads[2:]]
         if heads != self.heads:  # a column is there once a row has a number in it
             self._line(heads)
             self.heads = heads
-        self._line([planned.name, *view.texts[-1][2:]])
+        [*_, (row, (_, *cells))] = view.lines
+        self._line([row.name, *(cell.text for cell in cells)])
 
     def _line(self, texts: Sequence[str]) -> None:
         first, *columns = texts

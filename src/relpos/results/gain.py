@@ -3,8 +3,8 @@ and as a line of text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from statistics import fmean
 from typing import NamedTuple
@@ -34,8 +34,7 @@ class Contrast(NamedTuple):
         return f"{self.first} − {self.second}"
 
 
-@dataclass(frozen=True)
-class Gain:
+class Gain(NamedTuple):
     """`first` − `second` in one column, or in the mean of the columns that both have.
 
     Args:
@@ -139,16 +138,28 @@ def mean_gain(
 
 def _above_untrained(scale: Scale, columns: Sequence[str]) -> list[str]:
     """The columns, of these, in which some row of the scale is ahead of a network that was not
-    pre-trained, with an interval above 0; where there is no such network, all."""
+    pre-trained, see `says_nothing`; where there is no such network, all."""
     both = replace(scale, values=scale.values | {NOT_PRETRAINED: scale.untrained})
 
-    def is_above(column: str) -> bool:
-        leads = (
-            estimated(both, {row: 1.0, NOT_PRETRAINED: -1.0}, [column]) for row in scale.values
-        )
-        return any(lead and lead[1] and lead[1].low > 0 for lead in leads)
+    def tells(column: str) -> bool:
+        lows: list[float | None] = []
+        for row in scale.values:
+            if lead := estimated(both, {row: 1.0, NOT_PRETRAINED: -1.0}, [column]):
+                lows.append(lead[1].low if lead[1] else None)
+        return not says_nothing(lows)
 
-    return [column for column in columns if column not in scale.untrained or is_above(column)]
+    return [column for column in columns if column not in scale.untrained or tells(column)]
+
+
+def says_nothing(lows: Collection[float | None]) -> bool:
+    """Whether a column tells no row from a network that was not pre-trained.
+
+    Args:
+        lows: of the leads of its rows over such a network, the lower ends of their 95 % intervals;
+            None where a lead has no interval. Empty where there is no such network: this says
+            nothing against the column.
+    """
+    return bool(lows) and not any(low and low > 0 for low in lows)
 
 
 def estimated(

@@ -141,11 +141,11 @@ class Scale:
     def telling(self, columns: Sequence[str], *rows: str) -> list[str]:
         """The columns, of these, in which at least one row is better than the constant answer; the
         rest show nothing."""
-        telling = []
-        for column in self.shared(columns, *rows):
-            if any(errors_above(self.values[row][column]) > CLEAR for row in rows):
-                telling.append(column)
-        return telling
+        return [
+            column
+            for column in self.shared(columns, *rows)
+            if any(errors_above(self.values[row][column]) > CLEAR for row in rows)
+        ]
 
     def singles(self, row: str, columns: Sequence[str]) -> dict[Seed, float]:
         """Seeds → mean of the columns, for the fine-tunings that have all of them."""
@@ -170,9 +170,10 @@ class Scale:
         """Rows whose spread in these columns says nothing about that of others: those at the
         constant answer, and, in what a pre-training is measured in, those that do not know the
         order yet."""
+        rows = self.at_constant(columns)
         if set(columns) <= {name for name, _ in NAMED.values()}:
-            return [*self.at_constant(columns), *plateau.on_their_way(self.losses())]
-        return self.at_constant(columns)
+            rows += plateau.on_their_way(self.losses())
+        return rows
 
     def losses(self) -> dict[str, dict[int, float]]:
         """Row → pre-training seed → held-out loss."""
@@ -221,11 +222,12 @@ def scales(
         pilot_seeds: seeds of pilots. They are left out at every scale, because a pilot is often
             shorter or smaller than the training for which it chose a rate.
     """
-    trained = []
     # One value a run, of those that were pre-trained from scratch.
-    for value, *_ in by(values, "run").values():
-        if value.is_pretraining and "start" not in json.loads(value.scale)[0]:
-            trained.append(value)
+    trained = [
+        value
+        for value, *_ in by(select(values, stage="pretrain"), "run").values()
+        if "start" not in json.loads(value.scale)[0]
+    ]
     current = select(trained, is_current=True)
     used = [value for value in current if value.pretrain_seed not in pilot_seeds]
     # Without pre-trainings there is nothing to recognise, and composing the schemes of all rows
@@ -240,7 +242,7 @@ def scales(
             row = names[of_scheme]
             rates, runs = max(
                 by(runs_of_row, "rates").items(),
-                key=lambda item: (len(item[1]), precedence(*item[0])),
+                key=lambda item: (len(item[1]), precedence(item[0])),
             )
             scale.folders[row] = {run.seeds[0]: run.run for run in runs}
             conv = json.loads(of_scheme)["conv"]
@@ -251,24 +253,21 @@ def scales(
         by_key[key] = scale
     for key, scale in by_key.items():
         meaning, store = json.loads(key)
-        for other, start in by_key.items():
-            if scale is not start and json.loads(other) == [meaning | {"steps": 0}, store]:
-                # Scores that were fine-tuned in another way are not mixed here, either.
-                ways = {
-                    value.way
-                    for columns in scale.values.values()
-                    for value in chain(*columns.values())
-                }
-                [columns, *_] = start.values.values()
-                scale.untrained = {
-                    column: scores
-                    for column, scores in columns.items()
-                    if scores[0].is_tuning and scores[0].way in ways
-                }
-    result = list(by_key.values())
-    _tell_apart(result)
-    result.sort(
-        key=lambda scale: (scale.magnitude, scale.meaning["steps"], "first" not in scale.meaning)
+        start = by_key.get(json.dumps([meaning | {"steps": 0}, store], sort_keys=True), scale)
+        if start is not scale:
+            # Scores that were fine-tuned in another way are not mixed here, either.
+            of_rows = chain(*(columns.values() for columns in scale.values.values()))
+            ways = {value.way for value in chain(*of_rows)}
+            [columns, *_] = start.values.values()
+            scale.untrained = {
+                column: scores
+                for column, scores in columns.items()
+                if scores[0].is_tuning and scores[0].way in ways
+            }
+    _tell_apart(by_key.values())
+    result = sorted(
+        by_key.values(),
+        key=lambda scale: (scale.magnitude, scale.meaning["steps"], "first" not in scale.meaning),
     )
     return Scales(result, len(trained) - len(current), len(current) - len(used))
 

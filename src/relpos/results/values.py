@@ -354,15 +354,16 @@ def slowest(position_lr: PartRates) -> float:
     return min(position_lr) if isinstance(position_lr, tuple) else position_lr
 
 
-def precedence(position_lr: PartRates, conv_lr: float | None) -> tuple[bool, float, float]:
+def precedence(rates: Rates) -> tuple[bool, float, float]:
     """A sort key for rates: of several rates with equally many pre-trainings, a row is read at the
     last one.
 
     That is a rate with a `conv_lr`, then the lowest; the scores do not count.
 
-    >>> max([(30.0, 3.0), (30.0, 1.0), (10.0, None)], key=lambda rates: precedence(*rates))
+    >>> max([(30.0, 3.0), (30.0, 1.0), (10.0, None)], key=precedence)
     (30.0, 1.0)
     """
+    position_lr, conv_lr = rates
     return conv_lr is not None, -slowest(position_lr), -(conv_lr or 0.0)
 
 

@@ -105,11 +105,14 @@ class Lead(NamedTuple):
     """What a row has above another one in a column.
 
     Args:
+        ours: the column of the row; `theirs` that of the other one.
         value: the difference; None where a row has no score.
         interval: 95 %, over pre-trainings if their spread is known, else over fine-tunings.
         test: the difference over pre-trainings.
     """
 
+    ours: Column
+    theirs: Column
     value: float | None
     interval: Interval | None = None
     test: Difference | None = None
@@ -123,8 +126,8 @@ def _lead(scale: Scale, row: Row, base: Row, name: str) -> Lead:
     # rows.
     gain = test or between_models(ours.by_seed, theirs.by_seed)
     if gain is None:
-        return Lead(minus(ours.mean, theirs.mean))
-    return Lead(gain.value, (gain.low, gain.high), test)
+        return Lead(ours, theirs, minus(ours.mean, theirs.mean))
+    return Lead(ours, theirs, gain.value, (gain.low, gain.high), test)
 
 
 def _with_baselines(rows: Sequence[Row], groups: Mapping[str, Sequence[Row]]) -> list[Row]:
@@ -136,29 +139,26 @@ def _with_baselines(rows: Sequence[Row], groups: Mapping[str, Sequence[Row]]) ->
     by_name = {row.name: row for row in rows}
     compared = {row.name: row.numbers for row in rows}
     leads: dict[str, dict[str, Lead]] = {}
-    base_of: dict[str, Row] = {}
     for base, group in groups.items():
         if base not in by_name:
             continue
         scale = scale_of(group)
         for name in [row.name for row in group if row.name != base]:
-            base_of[name] = by_name[base]
             for column in compared[name]:
-                lead = _lead(scale, by_name[name], base_of[name], column)
+                lead = _lead(scale, by_name[name], by_name[base], column)
                 leads.setdefault(column, {})[name] = lead
     for column, of_column in leads.items():
         tests = {name: lead.test.p for name, lead in of_column.items() if lead.test}
         adjusted = dict(zip(tests, holm([*tests.values()]), strict=True))
-        for name, lead in of_column.items():
-            ours, theirs = compared[name][column], base_of[name].numbers.get(column, Column())
+        for name, (ours, theirs, gain, interval, _) in of_column.items():
             percent = None
-            if ours.is_score and lead.value is not None and theirs.mean is not None:
-                percent = of_errors(lead.value, theirs.mean)
+            if ours.is_score and gain is not None and theirs.mean is not None:
+                percent = of_errors(gain, theirs.mean)
             compared[name][column] = replace(
                 ours,
-                delta=lead.value,
+                delta=gain,
                 delta_percent=percent,
-                delta_interval=lead.interval,
+                delta_interval=interval,
                 delta_p=tests.get(name),
                 delta_p_holm=adjusted.get(name),
                 delta_printed=minus(ours.printed, theirs.printed),
@@ -172,15 +172,14 @@ def _with_learnt(rows: list[Row]) -> list[Row]:
     if control is None:
         return rows
     scale = scale_of(rows)
+    names = control.columns.keys() - measured_columns().keys()
     result = []
     for row in rows:
         columns = dict(row.columns)
-        for name in columns.keys() & control.columns.keys() - measured_columns().keys():
-            if row is not control:
-                lead = _lead(scale, row, control, name)
-                columns[name] = replace(
-                    columns[name], learnt=lead.value, learnt_interval=lead.interval
-                )
+        if row is not control:
+            for name in columns.keys() & names:
+                ours, _, gain, interval, _ = _lead(scale, row, control, name)
+                columns[name] = replace(ours, learnt=gain, learnt_interval=interval)
         result.append(replace(row, columns=columns))
     return result
 

@@ -107,7 +107,7 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
     tasks: dict[str, list[Run]] = {}
     for tuning in planned.tunings:
         tasks.setdefault(tuning.task, []).append(tuning.run)
-    read = {value.run: int(value.value) for value in values if value.column == "training_rows"}
+    read = {value.run: int(value.value) for value in select(values, column="training_rows")}
     for task, tunings in tasks.items():
         node = tunings[0].meaning["task"]
         # Only GLUE's files can be parts of an official release.
@@ -197,9 +197,9 @@ def order_columns(
     """
     columns, by_name = {}, measured_columns()
     for name in names:
+        _, kind = by_name[name]
         of_column = select(values, column=name)
-        metric = by_name[name][1].metric
-        columns[name] = column(of_column, states, len(states) > 1, metric)
+        columns[name] = column(of_column, states, len(states) > 1, kind.metric)
     return columns
 
 
@@ -325,10 +325,14 @@ def column(values: Sequence[Value], states: Sequence[str], several: bool, metric
         metric: of the scores.
     """
     n_failed = states.count("failed")
-    n_missing = len(states) - len(values) - n_failed
+    result = replace(
+        summary({value.seeds: value.value for value in values}, several),
+        n_failed=n_failed,
+        n_missing=len(states) - len(values) - n_failed,
+        metric=metric,
+    )
     if not values:
-        return Column(n_failed=n_failed, n_missing=n_missing, metric=metric)
-    result = summary({value.seeds: value.value for value in values}, several)
+        return result
     # All runs of a column have the same task or pairs, and so the same examples as the first one.
     first, n_collapsed = values[0], 0
     figures = [value.figure for value in values if value.figure is not None]
@@ -345,12 +349,9 @@ def column(values: Sequence[Value], states: Sequence[str], several: bool, metric
         result,
         best=None if metric == NATS else result.best,  # a higher loss is not better
         interval=interval,
-        n_failed=n_failed,
-        n_missing=n_missing,
         n_collapsed=n_collapsed,
         majority=first.majority,
         examples=examples,
-        metric=metric,
     )
 
 

@@ -199,11 +199,8 @@ class Row:
 
     def with_numbers(self, numbers: Mapping[str, Column]) -> Row:
         """The row with these in place of its `numbers`."""
-        return replace(
-            self,
-            mean=numbers[MEAN],
-            columns={name: column for name, column in numbers.items() if name != MEAN},
-        )
+        columns = dict(numbers)
+        return replace(self, mean=columns.pop(MEAN), columns=columns)
 
 
 @dataclass(frozen=True)
@@ -237,8 +234,11 @@ def scale_of(rows: Sequence[Row]) -> Scale:
     """A scale of the rows that are compared with each other."""
     scale = Scale()
     for row in rows:
-        filled = {name: column for name, column in row.columns.items() if column.values}
-        scale.values[row.name] = {name: column_values(name, filled[name]) for name in filled}
+        scale.values[row.name] = {
+            name: column_values(name, column)
+            for name, column in row.columns.items()
+            if column.values
+        }
     return scale
 
 

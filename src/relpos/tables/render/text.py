@@ -17,7 +17,7 @@ from rich.text import Text
 
 from relpos.files import write_text
 from relpos.progress import plain_console
-from relpos.tables.render.cells import MINUS, MISSING
+from relpos.tables.render.cells import MINUS, MISSING, Cell
 from relpos.tables.render.html import write_html
 from relpos.tables.render.view import View
 from relpos.tables.table import Column
@@ -37,12 +37,9 @@ LATEX |= {
     "≥": r"$\geq$",
     "Δ": r"$\Delta$",
 }
-GREEK = {
-    letter: unicodedata.name(letter).removeprefix("GREEK SMALL LETTER ").lower()
-    for letter in "αβγδεζηθικλμνξπρστυφχψω"
-}
-# Unicode spells it lamda
-LATEX |= {letter: f"$\\{name.replace('lamda', 'lambda')}$" for letter, name in GREEK.items()}
+for letter in "αβγδεζηθικλμνξπρστυφχψω":
+    name = unicodedata.name(letter).removeprefix("GREEK SMALL LETTER ").lower()
+    LATEX[letter] = f"$\\{name.replace('lamda', 'lambda')}$"  # Unicode spells it lamda
 LATEX |= {"–": "--", "…": r"\ldots{}", "→": r"$\to$", "<": "$<$", ">": "$>$"}
 """Letters that LaTeX takes for markup or writes in another way."""
 
@@ -60,27 +57,25 @@ def write(folder: Path, view: View) -> None:
 def terminal(view: View, console: Console | None = None) -> None:
     """Prints the table, the best in colour. If it is too wide, rows become columns."""
     console = console or plain_console()
-    heads, *lines = view.texts
-    texts = [[Text(head, style="bold") for head in heads]]
-    for line in zip(lines, view.is_best, strict=True):
-        texts.append([Text(text, style=BEST[is_best]) for text, is_best in zip(*line, strict=True)])
+    lines = []
+    for row, cells in view.lines:
+        lines.append([Text(row.name), *(Text(cell.text, BEST[cell.is_best]) for cell in cells)])
     console.print(Text(view.table.question, style="italic"), soft_wrap=True)
     if view.made_with:
         console.print(Text(view.made_with, style="bold"), soft_wrap=True)
-    _print(texts, console)
+    _print(view.heads, lines, console)
     for note in view.notes:
         console.print(Text(note, style="dim"), soft_wrap=True)
     for side_table in view.below:
-        head, *lines = side_table.texts
-        coloured = [[Text(text, style=_colour(text)) for text in line] for line in lines]
-        _print([[Text(text, style="bold") for text in head], *coloured], console)
+        heads, *texts = side_table.texts
+        lines = []
+        for line in texts:
+            lines.append([Text(text, VERDICTS.get(text.rpartition(" ")[2], "")) for text in line])
+        _print(heads, lines, console)
 
 
-def _colour(text: str) -> str:
-    return VERDICTS.get(text.rpartition(" ")[2], "")
-
-
-def _print(texts: list[list[Text]], console: Console) -> None:
+def _print(heads: Iterable[str], lines: list[list[Text]], console: Console) -> None:
+    texts = [[Text(head, style="bold") for head in heads], *lines]
     # Measured before it is printed, because rich would cut numbers short to make a table fit.
     grid = _grid(texts)
     # Rows become columns if that is narrower.
@@ -109,23 +104,20 @@ def markdown(view: View) -> str:
     lines = [f"# {escape(view.table.name)}", "", escape(view.table.question), ""]
     if view.made_with:
         lines += [escape(view.made_with), ""]
-    heads, *rows = view.texts
-    lines += _head(heads)
-    for row, is_best in zip(rows, view.is_best, strict=True):
-        lines.append(_line(_marked(map(escape, row), is_best, "**{}**")))
+    lines += _head(view.heads)
+    for row, cells in view.lines:
+        marked = (_marked(escape(cell.text), cell, "**{}**") for cell in cells)
+        lines.append(_line([escape(row.name), *marked]))
     lines += ["", *(f"- {escape(note)}" for note in view.notes), ""]
     for side_table in filter(None, (*view.below, view.by_step)):
         heads, *rows = side_table.texts
-        lines += [*_head(heads), *(_line(list(map(escape, row))) for row in rows), ""]
+        lines += [*_head(heads), *(_line(map(escape, row)) for row in rows), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _marked(texts: Iterable[str], is_best: Sequence[bool], form: str) -> list[str]:
-    """The texts, the best ones in this form."""
-    result = []
-    for text, best in zip(texts, is_best, strict=True):
-        result.append(form.format(text) if best else text)
-    return result
+def _marked(text: str, cell: Cell, form: str) -> str:
+    """The text of a cell; in this form if it is the best of its column."""
+    return form.format(text) if cell.is_best else text
 
 
 SPECIAL = re.compile(
@@ -145,10 +137,10 @@ def escape(text: str) -> str:
 
 
 def _head(heads: list[str]) -> list[str]:
-    return [_line([escape(head) for head in heads]), "|---|" + "---:|" * (len(heads) - 1)]
+    return [_line(map(escape, heads)), "|---|" + "---:|" * (len(heads) - 1)]
 
 
-def _line(cells: list[str]) -> str:
+def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
@@ -215,10 +207,11 @@ def comma_separated(view: View) -> str:
 def latex(view: View) -> str:
     """The content of the Markdown form as a `table` environment for booktabs, for `\\input`; text
     after a number is small."""
-    name, (heads, *lines) = view.table.name, view.texts
-    rows = [list(map(in_latex, heads))]
-    for (row, *cells), is_best in zip(lines, view.is_best, strict=True):
-        rows.append(_marked([in_latex(row), *map(_figure, cells)], is_best, r"\textbf{{{}}}"))
+    name = view.table.name
+    rows = [list(map(in_latex, view.heads))]
+    for row, cells in view.lines:
+        marked = (_marked(_figure(cell.text), cell, r"\textbf{{{}}}") for cell in cells)
+        rows.append([in_latex(row.name), *marked])
     below = []
     for table in view.below:
         texts = [list(map(in_latex, line)) for line in table.texts]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from relpos.measures.measure import measured_columns
+from relpos.results.gain import says_nothing
 from relpos.results.plateau import NONE, PLATEAU
 from relpos.results.scale import MEAN, columns_named
 from relpos.results.values import GLUE
@@ -63,15 +64,9 @@ class View:
         return list(zip(self.table.rows, cells, strict=True))
 
     @property
-    def texts(self) -> list[list[str]]:
-        """Line by line, the heads first, the names of the rows in front."""
-        heads = ["row", *(column.title for column in self.columns)]
-        return [heads, *([row.name, *(cell.text for cell in cells)] for row, cells in self.lines)]
-
-    @property
-    def is_best(self) -> list[list[bool]]:
-        """For each text of the rows, whether it is the best of its column."""
-        return [[False, *(cell.is_best for cell in cells)] for _, cells in self.lines]
+    def heads(self) -> list[str]:
+        """The heads of the columns, and of the names of the rows in front of them."""
+        return ["row", *(column.title for column in self.columns)]
 
     @property
     def below(self) -> list[SideTable]:
@@ -97,7 +92,7 @@ class View:
         """Notes below the table in every format: on the meaning of its columns, on rows with
         exceptions, and, last, on the machines and versions of its runs.
         """
-        notes = (*self._meanings, *self._of_order, *self._of_rows, self.table.made)
+        notes = (*self._meanings, *self._of_rows, self.table.made)
         return list(filter(None, notes))
 
     @property
@@ -123,7 +118,8 @@ class View:
         yield from dict.fromkeys(notes)
 
     @property
-    def _of_order(self) -> Iterator[str]:
+    def _of_rows(self) -> Iterator[str]:
+        """Notes on what some rows of this table have."""
         rows = self.table.rows
         if any(row.order_known is not None for row in rows):
             yield f"Order known: {ORDER_KNOWN}."
@@ -131,10 +127,6 @@ class View:
             yield f"Plateau: on the bag-of-words plateau, {PLATEAU}."
         if any(row.order_found and row.order_found.tokens for row in rows):
             yield "Half known after so many million tokens, padding included; in brackets the evaluations around it."
-
-    @property
-    def _of_rows(self) -> Iterator[str]:
-        rows = self.table.rows
         parts = {}
         for row in rows:
             for task, (part, of) in row.parts.items():
@@ -142,7 +134,11 @@ class View:
         if parts:
             why = "Fine-tuned on a part of the official training examples, so that scores do not compare with published ones"
             yield f"{why}: {', '.join(parts.values())}."
-        silent = [column.title for column in self.scores if says_nothing(column.scores)]
+        silent = []
+        for column in self.scores:
+            learnt = [score.learnt_interval for score in column.scores if score.learnt is not None]
+            if says_nothing([interval and interval[0] for interval in learnt]):
+                silent.append(column.title)
         if silent:
             where = "No row is surely ahead of the one that was not pre-trained in"
             yield f"{where} {', '.join(silent)}, which so say nothing about pre-training."
@@ -183,12 +179,6 @@ def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
         side_tables=list(filter(None, side_tables)),
         by_step=losses_by_step(rows),
     )
-
-
-def says_nothing(column: Sequence[Column]) -> bool:
-    """Whether the scores of a column tell no row from the one that was not pre-trained."""
-    intervals = [score.learnt_interval for score in column if score.learnt is not None]
-    return bool(intervals) and not any(interval and interval[0] > 0 for interval in intervals)
 
 
 def columns_of(rows: Iterable[Row]) -> list[str]:
