@@ -192,10 +192,9 @@ def order_found(curves: Mapping[str, Mapping[int, Curve]]) -> dict[str, Onset]:
     }
     logs: dict[str, Units] = {}
     for row, units in onsets.items():
-        if all(onset.tokens for onset in units.values()):
-            logs[row] = {
-                seed: math.log(onset.tokens) for seed, onset in units.items() if onset.tokens
-            }
+        of_row = {seed: math.log(onset.tokens) for seed, onset in units.items() if onset.tokens}
+        if len(of_row) == len(units):
+            logs[row] = of_row
     return {row: _over_seeds(list(units.values()), logs, row) for row, units in onsets.items()}
 
 

@@ -144,7 +144,7 @@ def pretraining_values(
     shared = common(meaning)
     # A network that was trained further is compared with others that began with the same.
     if "start" in inputs:
-        shared = shared | {"start": inputs["start"]}
+        shared["start"] = inputs["start"]
     base = Value(
         folder,
         "pretrain",
@@ -224,8 +224,8 @@ def tuning_values(
     without = ["seed"]
     if source:
         keys = "origin", "scale", "scheme", "rates", "pretrain_seed"
-        base = replace(base, **{key: getattr(source, key) for key in keys})
-        base = replace(base, is_current=is_made_today and source.is_current)
+        of_source = {key: getattr(source, key) for key in keys}
+        base = replace(base, is_current=is_made_today and source.is_current, **of_source)
     else:
         without.append("change")
         # Below folders of stages lie runs, whose scales are those of their pre-trainings.
@@ -269,11 +269,11 @@ def select(values: Iterable[Value], **fields: object) -> list[Value]:
     >>> [each.value for each in select([Value(Path(), "pretrain", LOSS, 3.0), Value(Path(), "pretrain", GAP, 1.0)], column=GAP)]
     [1.0]
     """
-    selected = []
-    for value in values:
-        if all(getattr(value, key) == content for key, content in fields.items()):
-            selected.append(value)
-    return selected
+    return [
+        value
+        for value in values
+        if all(getattr(value, key) == content for key, content in fields.items())
+    ]
 
 
 def by(values: Iterable[Value], key: str) -> dict[Any, list[Value]]:

@@ -56,18 +56,15 @@ class Changes:
             keys.append(f"{key}=[{','.join(Path(str(item)).name for item in values)}]")
         last = {key_of(override): override.lstrip("+") for override in self.overrides}
         return keys + [
-            override for key, override in last.items() if not _is_below(_plain(key), MACHINE)
+            override
+            for key, override in last.items()
+            if not _is_below(re.sub(r"^(pretrain|finetune)\.", "", key), MACHINE)
         ]
 
     @property
     def words(self) -> list[str]:
         """The words that name the folder of a changed table."""
         return [*(self.rows or ()), *self.shown]
-
-
-def _plain(key: str) -> str:
-    """A key without the stage before it."""
-    return re.sub(r"^(pretrain|finetune)\.", "", key)
 
 
 def _is_below(key: str, keys: Collection[str]) -> bool:
@@ -92,12 +89,11 @@ def effective(experiment: Experiment, name: str, overrides: Sequence[str]) -> li
     }
     result: list[str] = []
     for own_override in experiment.rows[name]:
-        reached = [
-            (stage, key_of(reduced))
-            for stage in by_stage
+        typed = [
+            of_typed.get(key_of(reduced))
+            for stage, of_typed in by_stage.items()
             for reduced in of_stage(stage, [own_override])
         ]
-        typed = [by_stage[stage].get(key) for stage, key in reached]
         # The row's own override stays if it still counts in one of the stages.
         if not typed or None in typed:
             result.append(own_override)

@@ -72,8 +72,9 @@ def side_table(
         chosen, judged = _on_halves(halves_of, base)
         on_halves = [signed(gain, 2) for gain in (chosen, judged, minus(chosen, judged))]
         texts[title(column)] = [*text_of.values(), f"{text_of[best]} {best}", *on_halves]
-    names = [*(f"{name} in every column" for name in choices), "the best of each column"]
-    names += [
+    names = [
+        *(f"{name} in every column" for name in choices),
+        "the best of each column",
         "the best on half of the examples",
         "the same row on the other half",
         "optimism of the choice",

@@ -4,7 +4,7 @@ share."""
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +22,8 @@ from relpos.results.values import GLUE
 from relpos.runs.table_file import table_folder
 from relpos.trust import refuse_names
 
-STAGES = ("pretrain", "finetune", "order", "order_snapshots")
+MEASURING = ("order", "order_snapshots")
+STAGES = ("pretrain", "finetune", *MEASURING)
 
 SERVER_COLUMNS = (*GLUE, "wnli", "ax")
 """Columns in which the GLUE server gives scores."""
@@ -129,15 +130,13 @@ class Experiment:
         >>> load("demo").select(["fixed", "none"])
         {'none': ['position=none'], 'fixed': ['position=fixed']}
         """
-        if names is not None and not names:
+        if names is None:
+            return self.rows
+        if not names:
             raise RelposError(f"table {self.name}: rows=[]: no row.{nearest('', self.rows)}")
-        for name in names or ():
+        for name in names:
             refuse_unknown(f"table {self.name}: unknown row", name, self.rows)
-        return {
-            name: overrides
-            for name, overrides in self.rows.items()
-            if names is None or name in names
-        }
+        return {name: overrides for name, overrides in self.rows.items() if name in names}
 
 
 def load(table: str, changes: Mapping[str, object] | None = None) -> Experiment:
@@ -205,13 +204,8 @@ def _experiment(path: Path, content: Plain) -> Experiment:
     for name in experiment.stages:
         refuse_unknown("stages: unknown stage", name, STAGES)
     _check_order(experiment)
-    named = {
-        "baseline": experiment.baseline,
-        "choices": experiment.choices,
-        "server": experiment.server,
-    }
-    for key, names in named.items():
-        for name in names:
+    for key in ("baseline", "choices", "server"):
+        for name in values.get(key, ()):
             refuse_unknown(f"{key}: unknown row", name, experiment.rows)
     return replace(experiment, tasks=[_task(name, path.parent) for name in experiment.tasks])
 
@@ -277,7 +271,7 @@ def _check_order(experiment: Experiment) -> None:
     measures_at_end = [measure.name for measure in measures() if measure.at_end]
     for name in experiment.order:
         refuse_unknown("order: unknown measure", name, measures_at_end)
-    for stage in ("order", "order_snapshots"):
+    for stage in MEASURING:
         if stage in experiment.stages and not experiment.order:
             raise RelposError(
                 f"stages.{stage}: nothing is measured without the key order, as in "
@@ -339,18 +333,15 @@ def experiments() -> list[Experiment]:
     return [load(path.stem) for path in sorted(shipped("experiments").glob("[!_]*.yaml"))]
 
 
-def pilot_seeds(files: Iterable[Experiment]) -> set[int]:
+def pilot_seeds(files: Collection[Experiment]) -> set[int]:
     """The pre-training seeds of the tables in which rates were chosen; other tables name these
     tables by `tuned`.
 
     Compared rows are trained with other seeds than those that chose their rates, at every scale.
     """
-    by_name = {experiment.name: experiment for experiment in files}
-    tables = {experiment.tuned for experiment in by_name.values() if experiment.tuned}
-    seeds: set[int] = set()
-    for name in tables & by_name.keys():
-        seeds.update(by_name[name].pretrain_seeds or ())
-    return seeds
+    tables = {experiment.tuned for experiment in files}
+    choosing = (experiment for experiment in files if experiment.name in tables)
+    return {seed for experiment in choosing for seed in experiment.pretrain_seeds or ()}
 
 
 def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:
@@ -376,13 +367,8 @@ def printed_numbers(experiment: Experiment) -> dict[str, dict[str, float]]:
             line["row"]: _numbers(line)
             for line in csv.DictReader(read_text(path).splitlines(keepends=True))
         }
-    except (
-        KeyError,
-        ValueError,
-        AttributeError,
-        TypeError,
-        csv.Error,
-    ) as error:  # lines of other lengths than the head
+    # lines of other lengths than the head
+    except (KeyError, ValueError, AttributeError, TypeError, csv.Error) as error:
         raise RelposError(
             f"table {experiment.name}: printed: {path} is no CSV with a column 'row' and numbers"
         ) from error

@@ -20,11 +20,10 @@ from relpos.runs.networks import of_run
 from relpos.runs.run import Run
 from relpos.runs.shelf import END
 from relpos.stages.measure import MeasureStage
-from relpos.tables.experiment import Experiment
+from relpos.tables.experiment import MEASURING, Experiment
 from relpos.tables.plan import PlannedRow
 from relpos.trust import instantiate
 
-STAGES = ("order", "order_snapshots")
 KEYS = (*Dials.__annotations__, "threads")
 """Keys of `relpos order` that a table may set."""
 
@@ -92,15 +91,15 @@ def instrument(
     Raises:
         RelposError: an override is wrong, named pairs cannot be read, or a row keeps no snapshots.
     """
-    stages = [stage for stage in STAGES if stage == "order" or stage in experiment.stages]
     dials: dict[str, list[str]] = {}
     if experiment.order:
-        dials = {stage: list(experiment.stages.get(stage, ())) for stage in stages}
+        of_stages = {"order": list[str]()} | experiment.stages
+        dials = {stage: [*of_stages[stage]] for stage in MEASURING if stage in of_stages}
     for override in overrides:
         stage, _, typed = override.partition(".")
         if stage in dials:
             dials[stage].append(typed)
-        elif stage in STAGES:
+        elif stage in MEASURING:
             raise RelposError(
                 f"table {experiment.name}: {override}: nothing is measured without "
                 f"{stage}: in the file"
@@ -115,8 +114,7 @@ def instrument(
         if row.pretrainings and not row.pretrainings[0].config.snapshots:
             raise RelposError(
                 f"table {experiment.name}, row {row.name!r}: stages.order_snapshots: no snapshots "
-                f"are kept; "
-                "name some, as in stages.pretrain: [snapshots=[10,30]]"
+                "are kept; name some, as in stages.pretrain: [snapshots=[10,30]]"
             )
     of_snapshots = [*dials["order"], *dials["order_snapshots"]]
     return replace(of_ends, snapshots=_instrument(experiment, "order_snapshots", of_snapshots))

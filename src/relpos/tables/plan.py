@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 
 from relpos.config.check import refuse_overrides
 from relpos.config.compose import TRAININGS, composed
@@ -66,7 +67,7 @@ class PlannedRow:
 def plan_table(
     experiment: Experiment,
     rows: list[str] | None = None,
-    overrides: Iterable[str] = (),
+    overrides: Sequence[str] = (),
 ) -> list[PlannedRow]:
     """The rows of these names, or all, with their runs; `overrides` are added to those of every
     row.
@@ -79,7 +80,6 @@ def plan_table(
     >>> len(row.pretrainings), row.tunings[0].task, row.tunings[0].run.inputs["start"] is row.pretrainings[0]
     (1, 'cola', True)
     """
-    overrides = list(overrides)
     may_use_network = allows(NETWORK) or experiment.folder.resolve() == shipped("experiments")
     typed = None if may_use_network else {*map(key_of, overrides)}
     if typed is not None and not typed & {*NETWORK_KEYS} and is_remote(experiment.network or "???"):
@@ -101,7 +101,7 @@ def _row(
     experiment: Experiment,
     network: Run | None,
     name: str,
-    overrides: list[str],
+    overrides: Sequence[str],
     typed: Collection[str] | None,
 ) -> PlannedRow:
     """The row of this name, planned.
@@ -121,9 +121,15 @@ def _row(
             _refuse_network(content, typed)
     label = partial(_labelled, table=experiment.name, row=name)
     seeds = [] if network else experiment.pretrain_seeds or [first["seed"]]
-    pretrainings = [label(plan(first | {"seed": seed})) for seed in seeds]
-    tunings = _tunings([network] if network else pretrainings, tasks, experiment.seeds, label)
-    return replace(row, pretrainings=pretrainings, tunings=tunings)
+    row.pretrainings.extend(label(plan(first | {"seed": seed})) for seed in seeds)
+    for start, content in product([network] if network else row.pretrainings, tasks):
+        # Planning resolves values and hashes files, so that one seed is planned and the others are
+        # derived.
+        planned = label(FinetuneStage.plan(content | {"seed": experiment.seeds[0]}, start))
+        for seed in experiment.seeds:
+            run = reseeded(planned, seed)
+            row.tunings.append(Tuning(content["task"]["name"], start.config.seed or 0, seed, run))
+    return row
 
 
 def _refuse_network(content: Plain, typed: Collection[str]) -> None:
@@ -193,26 +199,6 @@ def _contents(
     return first, tasks
 
 
-def _tunings(
-    networks: list[Run],
-    tasks: list[Plain],
-    seeds: list[int],
-    label: Callable[[Run], Run],
-) -> list[Tuning]:
-    """The fine-tunings of networks, each on every task with every seed."""
-    tunings = []
-    for network in networks:
-        pretrain_seed = network.config.seed or 0
-        for content in tasks:
-            # Planning resolves values and hashes files, so that one seed is planned and the others
-            # are derived.
-            first = label(FinetuneStage.plan(content | {"seed": seeds[0]}, network))
-            for seed in seeds:
-                run = reseeded(first, seed)
-                tunings.append(Tuning(content["task"]["name"], pretrain_seed, seed, run))
-    return tunings
-
-
 def reseeded(run: Run, seed: int) -> Run:
     """The fine-tuning with another seed, and so an intermediate fine-tuning before it; a
     pre-training keeps its own seed."""
@@ -267,13 +253,12 @@ def of_stages(runs: list[Run], stages: list[str] | None) -> list[Run]:
     Raises:
         RelposError: there is no such stage.
     """
-    for stage in stages or ():
+    if stages is None:
+        return runs
+    for stage in stages:
         refuse_unknown("stages: unknown stage", stage, FILES)
     # Needed runs of other stages are kept: a fine-tuning alone could not start.
-    chosen = {
-        run.identity
-        for run in closure([run for run in runs if stages is None or run.stage in stages])
-    }
+    chosen = {run.identity for run in closure([run for run in runs if run.stage in stages])}
     return [run for run in runs if run.identity in chosen]
 
 

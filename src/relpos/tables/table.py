@@ -325,25 +325,24 @@ def made_with(plan: Iterable[PlannedRow]) -> str:
     commit 849145d.`, or empty.
     """
     runs = {run.path: run for row in plan for run in row.runs}  # rows may share a run
-    machines = Counter[str]()
-    versions = Counter[str]()
-    commits = Counter[str]()
-    for run in runs.values():
-        if run.state != "finished":
-            continue
-        record = UNKNOWN | run.record
-        hardware = UNKNOWN | (record["hardware"] or {})
-        names = [*hardware["gpus"], hardware["processor"], hardware["instructions"]]
-        machines[", ".join(map(str, filter(None, names)))] += 1
-        versions[str((UNKNOWN | (record["versions"] or {}))["torch"])] += 1
-        commits[str(record["commit"] or UNKNOWN["torch"])[:SHORT]] += 1
-    if not machines:
+    made = [_made_with(run.record) for run in runs.values() if run.state == "finished"]
+    if not made:
         return ""
-    texts = map(_counted, (machines, versions, commits))
+    texts = map(_counted, zip(*made, strict=True))
     return "Runs were made on {}; with torch {}; at commit {}.".format(*texts)
 
 
-def _counted(counts: Counter[str]) -> str:
+def _made_with(record: Plain) -> tuple[str, str, str]:
+    """The processor, the version of torch and the commit in the record of a run."""
+    facts = UNKNOWN | record
+    facts |= (facts["hardware"] or {}) | (facts["versions"] or {})
+    machine = filter(None, [*facts["gpus"], facts["processor"], facts["instructions"]])
+    commit = str(facts["commit"] or UNKNOWN["torch"])[:SHORT]
+    return ", ".join(map(str, machine)), str(facts["torch"]), commit
+
+
+def _counted(values: Iterable[str]) -> str:
+    counts = Counter(values)
     if len(counts) == 1:
         return next(iter(counts))
     return " and ".join(f"{value} ({count})" for value, count in counts.most_common())

@@ -371,7 +371,7 @@ def server(rows: Sequence[Row]) -> SideTable | None:
 def losses_by_length(rows: Sequence[Row]) -> SideTable | None:
     """Nats per predicted token at each length; None if no lengths were measured."""
     columns = {}
-    for length in dict.fromkeys(length for row in rows for length in row.heldout_by_length):
+    for length in dict.fromkeys(chain(*(row.heldout_by_length for row in rows))):
         columns[length] = [number(row.heldout_by_length.get(length), 3) for row in rows]
     return by_columns("held-out loss at length", names_of(rows), columns)
 
@@ -394,12 +394,10 @@ def by_snapshot(rows: Sequence[Row]) -> list[SideTable]:
     """A table over the pre-training for each column about order; empty if no snapshots were
     measured."""
     percents = sorted({percent for row in rows for percent in row.snapshots})
-    # A measure that failed everywhere would be a table of dashes, and has none.
-    names: dict[str, None] = {}
-    for columns in chain(*(row.snapshots.values() for row in rows)):
-        names |= {name: None for name, column in columns.items() if column.mean is not None}
+    named = chain(*(columns.items() for row in rows for columns in row.snapshots.values()))
     tables = []
-    for name in names:
+    # A measure that failed everywhere would be a table of dashes, and has none.
+    for name in dict.fromkeys(name for name, column in named if column.mean is not None):
         head = f"{title(name)} at per cent of the steps"
         texts = {
             f"{percent} %": [_point(row, percent, name) for row in rows] for percent in percents
@@ -442,10 +440,10 @@ def sweeps(rows: Sequence[Row]) -> dict[str, dict[float, float]]:
             )
             kinds.setdefault((kind, key), {})[multiplier] = row.heldout_loss[-1][1]
     swept = {at: losses for at, losses in kinds.items() if len(losses) > 1}
-    doubled = {kind for kind, key in swept if (kind, "position_lr") in swept and key == "conv_lr"}
+    names = [kind for kind, _ in swept]
     result = {}
     for (kind, key), losses in swept.items():
-        result[f"{kind} {key}" if kind in doubled else kind] = losses
+        result[f"{kind} {key}" if names.count(kind) > 1 else kind] = losses
     return result
 
 

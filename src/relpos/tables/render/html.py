@@ -32,8 +32,13 @@ def write_html(path: Path, view: View) -> None:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    filters = {"number": number, "signed": signed, "states": _states, "counts": counts}
-    environment.filters |= filters | {"sortable": _sortable}
+    environment.filters |= {
+        "number": number,
+        "signed": signed,
+        "states": _states,
+        "counts": counts,
+        "sortable": _sortable,
+    }
     rows = view.table.rows
     page = environment.get_template("page.html.j2").render(
         view=view,
@@ -106,12 +111,10 @@ class Panel:
         from matplotlib.ticker import MaxNLocator
 
         numbers: list[float] = []
-        answers: list[float] = []
         for score in column.scores:
             beside = (*(score.interval or ()), score.mean, score.printed)
             numbers += [*score.values, *(number for number in beside if number is not None)]
-            if score.majority is not None:
-                answers.append(score.majority)
+        answers = [score.majority for score in column.scores if score.majority is not None]
         low, high = min(numbers, default=0.0), max(numbers, default=1.0)
         constant = None
         if answers:
