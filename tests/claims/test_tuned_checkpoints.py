@@ -8,7 +8,8 @@ import pytest
 from claims.made_up import by_seeds
 from relpos.claims import claim as files
 from relpos.commands.claims import page
-from relpos.results.scale import Scales, tuned_checkpoints
+from relpos.results.scale import Scales
+from relpos.results.tuned import tuned_checkpoints
 from relpos.results.values import Value, tuning_values
 from relpos.runs.run import Record
 

@@ -82,6 +82,13 @@ def records(root: Path, stage: str) -> list[dict[str, Any]]:
     ]
 
 
+def log(run: Run, losses: dict[int, float]) -> None:
+    """Leaves the held-out losses after these steps in the log of a training."""
+    run.path.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps({"step": step, "heldout_loss": losses[step]}) + "\n" for step in losses]
+    (run.path / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
+
+
 def finish(run: Run, metrics: dict[str, Any], **changes: Any) -> Run:
     """Leaves what a run that is finished leaves in its record."""
     run.path.mkdir(parents=True, exist_ok=True)

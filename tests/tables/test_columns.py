@@ -1,6 +1,5 @@
 """The numbers of a table, from records written by hand."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from relpos.tables.render.cells import text_of
 from relpos.tables.render.view import view_of
 from relpos.tables.rows import rows_of, summary, with_heldout_lengths
 from relpos.tables.table import Row, Table
-from tables.small_data import finish
+from tables.small_data import finish, log
 
 TASKS = {"mnli": ["mnli_m", "mnli_mm"]}
 
@@ -106,23 +105,16 @@ def test_the_mean_takes_the_best_of_each_column_and_says_how_many_seeds_are_whol
 
 def test_the_curve_is_the_mean_of_the_pre_trainings_where_all_have_come():
     runs = [pretraining("one"), pretraining("two")]
-    for run, losses in zip(runs, ({10: 4.0, 20: 2.0}, {10: 5.0}), strict=True):
-        lines = [
-            json.dumps({"step": step, "heldout_loss": loss}) + "\n" for step, loss in losses.items()
-        ]
-        (run.path / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
+    log(runs[0], {10: 4.0, 20: 2.0})
+    log(runs[1], {10: 5.0})
     assert made(PlannedRow("none", [], runs, []))[0].heldout_loss == [(10, 4.5)]
 
 
 def test_a_pre_training_under_way_does_not_cut_the_curve_of_finished_ones():
     """A sweep would read the multiplier's loss where the slowest has come to."""
     runs = [pretraining("one"), pretraining("two", None)]
-    for run, losses in zip(runs, ({10: 4.0, 20: 2.0}, {10: 5.0}), strict=True):
-        run.path.mkdir(parents=True, exist_ok=True)
-        lines = [
-            json.dumps({"step": step, "heldout_loss": loss}) + "\n" for step, loss in losses.items()
-        ]
-        (run.path / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
+    log(runs[0], {10: 4.0, 20: 2.0})
+    log(runs[1], {10: 5.0})
     assert made(PlannedRow("none", [], runs, []))[0].heldout_loss == [(10, 4.0), (20, 2.0)]
     assert made(PlannedRow("none", [], runs[1:], []))[0].heldout_loss == [(10, 5.0)]
 

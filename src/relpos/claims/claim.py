@@ -17,7 +17,7 @@ from relpos.claims.verdict import Judgement, Verdict, joined
 from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest, refuse_unknown
 from relpos.readers import fitted, read_yaml
-from relpos.results import scale, values
+from relpos.results import scale, tuned, values
 from relpos.results.gain import MEASURES
 from relpos.results.scale import Scales
 from relpos.tables.experiment import experiments, pilot_seeds
@@ -173,7 +173,7 @@ def scales() -> Scales:
     """All finished runs below `$RELPOS_RUNS`, by which claims are judged."""
     of_runs = values.read()
     runs = scale.scales(of_runs, rows(), pilot_seeds(experiments()))
-    return replace(runs, tuned=scale.tuned_checkpoints(of_runs))
+    return replace(runs, tuned=tuned.tuned_checkpoints(of_runs))
 
 
 def _folder() -> Path:

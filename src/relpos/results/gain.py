@@ -76,7 +76,7 @@ def gain(
         return None
     # Two rows at the constant answer show nothing; their zero difference would shrink the mean over
     # the columns.
-    telling = scale.telling(names, first, second)
+    telling = scale.telling(names, *rows)
     columns = _above_untrained(scale, telling)
     if not columns:
         why = "at the constant answer"

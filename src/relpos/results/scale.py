@@ -19,10 +19,7 @@ row and a column:
 - Two rows on the bag-of-words plateau differ by how they learn the words, which shows nothing about
   positions, see `relpos.results.plateau`.
 
-Fine-tunings of one network that the user names, from a folder or the hub, are a scale as well, with
-the rows of Tables 3a and 3b of Wennberg & Henter (2021). These differ only in the fine-tuning.
-Fine-tunings are repeated there, with seeds in place of those of pre-trainings, and a finding
-concerns this one network.
+Fine-tunings of one network that the user names are a scale as well, see `relpos.results.tuned`.
 """
 
 from __future__ import annotations
@@ -37,18 +34,15 @@ from pathlib import Path
 
 from relpos.config.compose import composed, resolved
 from relpos.config.conf import key_of
-from relpos.config.schema import Change
 from relpos.model.architecture import class_of
-from relpos.pretrained.files import name_of
 from relpos.ranges import shown
-from relpos.readers import fitted
+from relpos.readers import Plain
 from relpos.results import plateau
 from relpos.results.statistics import standard_error
 from relpos.results.values import (
     GAP,
     GLUE,
     LOSS,
-    Plain,
     Rates,
     Seed,
     Value,
@@ -77,12 +71,6 @@ SCHEME_KEYS = ("position", "conv", "k", "outside", "kernels")
 """Keys of a configuration that define the scheme."""
 IDLE: Plain = {"recipe": {}, "precision": "fp32", "first": None, "pairs": None}
 """What a meaning without these keys stands for."""
-ROWS = {"keep": ("absolute", "absolute_tisa"), "remove": ("none", "tisa")}
-"""`change.positions` → the row without TISA (S = 0), and with it."""
-NAMED_BY_S = {1: "_s1", 3: "_s3", 5: ""}
-"""S → the ending of that row's name."""
-Start = tuple[str, bool]
-"""How TISA starts (`change.start`), and whether one module serves all layers (`change.reused`)."""
 
 
 @dataclass
@@ -154,8 +142,11 @@ class Scale:
     def by_seed(self, columns: Sequence[str]) -> dict[str, dict[int, float]]:
         """Row → pre-training seed → mean over its fine-tunings, for all rows that have these
         columns."""
-        rows = [row for row in self.values if self.shared(columns, row) == list(columns)]
-        return {row: by_pretraining(self.singles(row, columns)) for row in rows}
+        return {
+            row: by_pretraining(self.singles(row, columns))
+            for row, by_column in self.values.items()
+            if by_column.keys() >= {*columns}
+        }
 
     def at_constant(self, columns: Sequence[str]) -> list[str]:
         """Rows that have some of these columns, and are at the constant answer in each of them."""
@@ -323,66 +314,8 @@ def pretraining_scale(meaning: Plain, store: str) -> Scale:
         label += f", {settings['pairs']:,} pairs"
     # The layers, the optimiser and the masks must be the papers', and the text in its order; size,
     # text and length are free.
-    is_of_paper = (
-        not layers and not {"optimizer", "masking"} & recipe.keys() and "shuffle" not in meaning
-    )
-    return Scale(meaning, label, is_of_paper=is_of_paper)
-
-
-def _row_of(change: Change, start: Start) -> str | None:
-    """The row that a change of the network makes, for TISA that starts so; None if no claim is
-    about such a row."""
-    without, with_tisa = ROWS[change.positions]
-    if not change.tisa:
-        return without
-    is_row = change.tisa in NAMED_BY_S and (change.start, change.reused) == start
-    return with_tisa + NAMED_BY_S[change.tisa] if is_row else None
-
-
-def tuned_checkpoints(values: Iterable[Value]) -> list[Scale]:
-    """The scales of fine-tunings that started from a network named by the user, if it has position
-    embeddings.
-
-    It has position embeddings if a fine-tuning removed them or fitted TISA to them. No run is left
-    out, because the records do not show whether today's code would make these runs.
-    """
-    scales: list[Scale] = []
-    tunings = [value for value in values if value.is_tuning and value.scale]
-    for checkpoint, runs in by(select(tunings, pretrain_seed=None), "origin").items():
-        changes = {key: fitted(json.loads(key), Change) for key in by(runs, "scheme")}
-        if not any(
-            change.positions == "remove" or (change.tisa and change.start == "regression")
-            for change in changes.values()
-        ):
-            continue
-        # A scale for each way of starting TISA; the rows without it belong to all of them.
-        starts = [(change.start, change.reused) for change in changes.values() if change.tisa]
-        for way, reused in dict.fromkeys(starts):
-            scale = _tuned_checkpoint(name_of(Path(checkpoint)), way, reused)
-            of_rows: dict[str, list[Value]] = {}
-            for value in runs:
-                if row := _row_of(changes[value.scheme], (way, reused)):
-                    of_rows.setdefault(row, []).append(value)
-            scale.add(of_rows)
-            scales.append(scale)
-    return scales
-
-
-def _tuned_checkpoint(name: str, way: str, reused: bool) -> Scale:
-    """The scale, still without runs, of fine-tunings of one network with one way of starting
-    TISA."""
-    is_fitted = way == "regression"
-    label = f"fine-tuned from {name}, TISA from {'regression' if is_fitted else 'random values'}"
-    if reused:
-        label += ", one module"
-    meaning = {"checkpoint": name, "start": way, "reused": reused}
-    # The authors' code of the paper has initial values by regression alone.
-    return Scale(
-        meaning,
-        label,
-        units="fine-tuning seeds",
-        is_of_paper=is_fitted and not reused,
-    )
+    others = layers.keys() | {"optimizer", "masking"} & recipe.keys() | {"shuffle"} & meaning.keys()
+    return Scale(meaning, label, is_of_paper=not others)
 
 
 def scores_by_seeds(values: Iterable[Value]) -> dict[Seed, float]:

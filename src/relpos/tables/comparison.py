@@ -55,8 +55,7 @@ def with_comparisons(
         row = replace(row, columns=columns, server=experiment.server.get(row.name, {}))
         compared.append(_with_printed(row, experiment, of_paper))
         # A baseline belongs to the group of the rows that are compared with it.
-        base = row.name if row.name in experiment.baseline else baseline_of(row.name, experiment)
-        groups.setdefault(base or "", []).append(row)
+        groups.setdefault(baseline_of(row.name, experiment) or row.name, []).append(row)
     return _with_learnt(_with_baselines(compared, groups))
 
 

@@ -251,12 +251,10 @@ def _task(name: str, folder: Path) -> str:
     return name
 
 
-def _check_server(server: Mapping[object, object]) -> None:
+def _check_server(server: Mapping[str, Mapping[str, float]]) -> None:
     """Refuses values that are no scores; the message names row and column."""
     for row, scores in server.items():
-        if not isinstance(scores, dict):
-            check(f"server.{row}", scores, dict[str, ServerScore])
-            continue
+        check(f"server.{row}", scores, dict[str, object])
         for column, score in scores.items():
             refuse_unknown(f"server.{row}: unknown column", column, SERVER_COLUMNS)
             check(f"server.{row}.{column}", score, ServerScore)

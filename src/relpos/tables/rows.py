@@ -65,7 +65,7 @@ RESAMPLES = 500
 
 
 def rows_of(
-    plan: Iterable[PlannedRow],
+    plan: Sequence[PlannedRow],
     instrument: Instrument | None = None,
 ) -> list[Row]:
     """The rows of a table, without the numbers with which `comparison` compares them.
@@ -74,7 +74,6 @@ def rows_of(
         plan: the planned rows.
         instrument: measures for columns about order; None: there are no such columns.
     """
-    plan = list(plan)
     values = {planned.name: list(values_of(planned)) for planned in plan}
     rows = [_row(planned, values[planned.name]) for planned in plan]
     if instrument is None:
@@ -83,8 +82,7 @@ def rows_of(
         _with_order(row, planned.pretrainings, instrument)
         for row, planned in zip(rows, plan, strict=True)
     ]
-    curves = {planned.name: constant_phase(planned.pretrainings) for planned in plan}
-    return with_plateau(ordered, values, curves)
+    return with_plateau(ordered, plan, values)
 
 
 def values_of(planned: PlannedRow) -> Iterator[Value]:
@@ -124,12 +122,12 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
         if recorded := select(values, stage="pretrain", column=name):
             plain[name] = kind(np.mean([value.value for value in recorded]))
     config = planned.pretrainings[0].meaning if planned.pretrainings else {}
-    rates = rates_of(config)
+    position_lr, conv_lr = rates_of(config)
     return Row(
         name=planned.name,
         overrides=without_keys(planned.overrides),
-        position_lr=rates[0],
-        conv_lr=rates[1],
+        position_lr=position_lr,
+        conv_lr=conv_lr,
         columns=columns,
         mean=mean_column(columns, several),
         heldout_loss=_mean_curve(planned.pretrainings),
@@ -167,8 +165,7 @@ def _with_order(row: Row, pretrainings: Sequence[Run], instrument: Instrument) -
         for measurement in instrument.at_end(run):
             at_end += _values_of(measurement)
         for measurement in instrument.along(run):
-            of_time = course.setdefault(measurement.config.share, [])
-            of_time += _values_of(measurement)
+            course.setdefault(measurement.config.share, []).extend(_values_of(measurement))
     names = instrument.columns(snapshots=True)
     columns = order_columns(instrument.columns(), at_end, states) | row.columns
     snapshots = {at: order_columns(names, course[at], states) for at in sorted(course)}
@@ -178,8 +175,14 @@ def _with_order(row: Row, pretrainings: Sequence[Run], instrument: Instrument) -
 def _values_of(run: MeasureStage) -> Iterator[Value]:
     """The values that the results of a measurement give."""
     network = run.inputs["network"]
-    seed = network.config.seed
-    base = Value(network.path, "pretrain", "", 0.0, pretrain_seed=seed, percent=run.config.share)
+    base = Value(
+        network.path,
+        "pretrain",
+        "",
+        0.0,
+        pretrain_seed=network.config.seed,
+        percent=run.config.share,
+    )
     return figure_values(base, [run.measure], run.results() or {})
 
 
@@ -205,17 +208,18 @@ def order_columns(
 
 def with_plateau(
     rows: Sequence[Row],
+    plan: Iterable[PlannedRow],
     values: Mapping[str, Sequence[Value]],
-    curves: Mapping[str, Mapping[int, Curve]],
 ) -> list[Row]:
     """The rows with `order_found`, `order_known` and `on_plateau`, if the shuffle gap is among
     their columns.
 
     Args:
         rows: rows whose columns about order were measured.
+        plan: the planned rows.
         values: row → numbers of its finished runs.
-        curves: row → seed → held-out losses along its training, see `constant_phase`.
     """
+    curves = {planned.name: constant_phase(planned.pretrainings) for planned in plan}
     without = scheme([f"position={NONE}"])
     groups: dict[str, list[tuple[str, Row]]] = {}  # scale → its rows, with their names there
     for row in rows:
@@ -232,7 +236,7 @@ def with_plateau(
             # other rows of the scale.
             gaps = column_values(GAP, row.columns.get(GAP, Column()))
             scale.add({name: [*select(values[row.name], column=LOSS), *gaps]})
-        orders = order_found({name: curves.get(row.name, {}) for name, row in group})
+        orders = order_found({name: curves[row.name] for name, row in group})
         for name, row in group:
             # Without a gap nothing is said even of `none`: losses of answers, for instance, have no
             # such plateau.
