@@ -108,12 +108,12 @@ def made_results(seed: int, n: int = 40) -> dict[str, Any]:
 
 def made_column(name: str, results: list[dict[str, Any]]) -> Column:
     """The column of pre-trainings with these results, and seeds from 0."""
-    measure = measured_columns()[name][0]
+    measure, kind = measured_columns()[name]
     values: list[Value] = []
     for seed, of_seed in enumerate(results):
         base = Value(Path(), "pretrain", "", 0.0, pretrain_seed=seed)
         values += figure_values(base, [measure], of_seed)
-    return order_columns([name], values, ["finished"] * len(results))[name]
+    return order_columns([kind], values, ["finished"] * len(results))[name]
 
 
 @pytest.mark.parametrize("name", ["shuffle_gap", "same_word_pairs"])

@@ -182,10 +182,10 @@ def _row(subject: PlannedRow, values: Sequence[Value]) -> Row:
         task = run.meaning["task"]["name"]
         tunings.append(Tuning(task, value.pretrain_seed or 0, value.seed, run))
     [row] = rows_of([replace(subject, tunings=tunings)])
-    at_end = [column.name for measure in measures() for column in measure.at_end]
-    of_order = {value.column for value in values} & {*at_end}
+    at_end = [column for measure in measures() for column in measure.at_end]
+    names = {value.column for value in values}
     states = ["finished"] * len(subject.pretrainings)
-    columns = order_columns([name for name in at_end if name in of_order], values, states)
+    columns = order_columns([kind for kind in at_end if kind.name in names], values, states)
     return replace(row, columns=columns | row.columns)
 
 

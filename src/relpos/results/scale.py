@@ -402,10 +402,10 @@ def travel(
         conv: its convolution.
     """
     position_lr, conv_lr = rates
-    counts = [value.value for value in values if value.column == "position_parameters"]
+    counts = [value.value for value in select(values, column="position_parameters")]
     factors = []
     # The rate of a part without parameters does not count.
-    if not counts or max(counts) > 0:
+    if max(counts, default=1) > 0:
         factors.append(slowest(position_lr))
     if class_of(conv) != plateau.NONE:
         factors.append(slowest(position_lr) if conv_lr is None else conv_lr)

@@ -151,9 +151,9 @@ def folder_of(
     """
     folder = table_folder(experiment.name)
     _refuse_other_file(folder, experiment)
-    if not changes.words or not _finished(folder) - {*identities}:
-        return folder
     words = "-".join(changes.words)
+    if not words or not _finished(folder) - {*identities}:
+        return folder
     short = re.sub(r"[^\w.]+", "-", words)[:LONGEST].strip("-.")
     name = f"{folder.name}-{short}"
     # Names that lost characters are told apart by a few digits.

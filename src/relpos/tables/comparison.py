@@ -53,7 +53,8 @@ def with_comparisons(
             missing = columns_named(MEAN, of_paper.keys() - columns.keys())
             columns = columns | dict.fromkeys(missing, Column())
         row = replace(row, columns=columns, server=experiment.server.get(row.name, {}))
-        compared.append(_with_printed(row, experiment, of_paper))
+        row = _with_printed(row, experiment, of_paper)
+        compared.append(row)
         # A baseline belongs to the group of the rows that are compared with it.
         groups.setdefault(baseline_of(row.name, experiment) or row.name, []).append(row)
     return _with_learnt(_with_baselines(compared, groups))
@@ -142,10 +143,11 @@ def _with_baselines(rows: Sequence[Row], groups: Mapping[str, Sequence[Row]]) ->
         if base not in by_name:
             continue
         scale = scale_of(group)
-        for name in [row.name for row in group if row.name != base]:
-            for column in compared[name]:
-                lead = _lead(scale, by_name[name], by_name[base], column)
-                leads.setdefault(column, {})[name] = lead
+        for row in group:
+            for column in compared[row.name]:
+                if row.name != base:
+                    lead = _lead(scale, row, by_name[base], column)
+                    leads.setdefault(column, {})[row.name] = lead
     for column, of_column in leads.items():
         tests = {name: lead.test.p for name, lead in of_column.items() if lead.test}
         adjusted = dict(zip(tests, holm([*tests.values()]), strict=True))

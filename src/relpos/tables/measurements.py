@@ -42,12 +42,6 @@ class Instrument:
     threads: int | None = None
     snapshots: Instrument | None = None
 
-    def columns(self, snapshots: bool = False) -> list[str]:
-        """The names of the columns that these measures give, at the end of the pre-training or for
-        snapshots."""
-        columns = [column for measure in self.measures for column in measure.columns]
-        return [column.name for column in columns if snapshots or not column.snapshots_only]
-
     def at_end(self, pretraining: Run) -> Iterator[MeasureStage]:
         """The runs that measure the network of a pre-training for the table's columns."""
         return self._of(pretraining, [END])

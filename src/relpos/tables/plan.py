@@ -10,7 +10,7 @@ from functools import partial
 from itertools import product
 
 from relpos.config.check import refuse_overrides
-from relpos.config.compose import TRAININGS, composed
+from relpos.config.compose import composed
 from relpos.config.conf import key_of, shipped
 from relpos.errors import RelposError, refuse_unknown
 from relpos.measures.measure import measured_columns
@@ -174,15 +174,16 @@ def _contents(
         RelposError: an override is wrong, two tasks have the same name, or a task has the name of a
             measured column.
     """
-    of_stage = {stage: overrides_of(stage, experiment, overrides) for stage in TRAININGS}
-    of_tuning = of_stage["finetune"]
+    of_tuning = overrides_of("finetune", experiment, overrides)
     if network:
         of_tuning = [override for override in of_tuning if key_of(override) != "network"]
         refuse_overrides("finetune", of_tuning, {"network": network.name})
         # A placeholder, as the network comes as a run: nothing is pre-trained, and the recipe is
         # that of base.
         of_tuning.append("network=given")
-    first = {} if network else composed("pretrain", of_stage["pretrain"])
+        first: Plain = {}
+    else:
+        first = composed("pretrain", overrides_of("pretrain", experiment, overrides))
     tasks = [composed("finetune", [*of_tuning, f"task={task}"]) for task in experiment.tasks]
     # The name of a task leads to its column and its files of answers.
     names = [content["task"]["name"] for content in tasks]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from relpos.analysis.resampling import crossed_interval, mean_interval, multi_bootstrap
 from relpos.errors import RelposError, say
 from relpos.measures.kinds.lengths import Lengths
-from relpos.measures.measure import NATS, Figure, measured_columns
+from relpos.measures.measure import NATS, Figure, MeasuredColumn, measured_columns
 from relpos.measures.measured import measured
 from relpos.measures.sample import Sample
 from relpos.process import without_keys
@@ -166,9 +166,10 @@ def _with_order(row: Row, pretrainings: Sequence[Run], instrument: Instrument) -
             at_end += _values_of(measurement)
         for measurement in instrument.along(run):
             course.setdefault(measurement.config.share, []).extend(_values_of(measurement))
-    names = instrument.columns(snapshots=True)
-    columns = order_columns(instrument.columns(), at_end, states) | row.columns
-    snapshots = {at: order_columns(names, course[at], states) for at in sorted(course)}
+    of_snapshots = [kind for measure in instrument.measures for kind in measure.columns]
+    of_ends = [kind for kind in of_snapshots if not kind.snapshots_only]
+    columns = order_columns(of_ends, at_end, states) | row.columns
+    snapshots = {at: order_columns(of_snapshots, course[at], states) for at in sorted(course)}
     return replace(row, columns=columns, snapshots=snapshots)
 
 
@@ -187,22 +188,21 @@ def _values_of(run: MeasureStage) -> Iterator[Value]:
 
 
 def order_columns(
-    names: Iterable[str],
+    kinds: Iterable[MeasuredColumn],
     values: Sequence[Value],
     states: Sequence[str],
 ) -> dict[str, Column]:
     """Measured columns with mean, standard error and interval over pre-trainings.
 
     Args:
-        names: of the columns.
+        kinds: the columns.
         values: of the pre-trainings.
         states: of the pre-trainings, finished or not.
     """
-    columns, by_name = {}, measured_columns()
-    for name in names:
-        _, kind = by_name[name]
-        of_column = select(values, column=name)
-        columns[name] = column(of_column, states, len(states) > 1, kind.metric)
+    columns = {}
+    for kind in kinds:
+        of_column = select(values, column=kind.name)
+        columns[kind.name] = column(of_column, states, len(states) > 1, kind.metric)
     return columns
 
 
@@ -414,7 +414,7 @@ def interval_of_answers(values: Sequence[Value]) -> Interval | None:
 
     def mean(drawn: NDArray[np.float64]) -> float:
         """Mean score of `fewest` fine-tunings; `drawn` is (examples, fine-tunings, 2)."""
-        scores = [metric(drawn[:, tuning, 0], drawn[:, tuning, 1]) for tuning in range(fewest)]
+        scores = [metric(*drawn[:, tuning].T) for tuning in range(fewest)]
         # Not-a-number counts as 0, as in `applied`, which would look the metric up in each of some
         # thousand draws.
         return 100 * sum(map(np.nan_to_num, scores)) / fewest
