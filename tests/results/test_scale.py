@@ -17,7 +17,7 @@ from relpos.results.values import GLUE
 from relpos.runs.run import read_record
 from relpos.tables.experiment import experiments, load, pilot_seeds
 from relpos.tables.plan import PlannedRow, plan_table
-from tables.small_data import finish, write_experiment
+from tables.small_data import finish, plan_of
 
 ROWS = {"none": ["position=none"], "fixed": ["position=fixed"], "wide": ["position=fixed", "k=9"]}
 SCORES = {"none": 20.0, "fixed": 30.0}
@@ -56,7 +56,7 @@ def rows(tmp_path: Path) -> list[PlannedRow]:
         "rows": {"none": ["position=none"], "fixed": ["position=fixed"]},
         "seeds": [0, 1, 2],
     }
-    return plan_table(load(str(write_experiment(tmp_path, **changes))))
+    return plan_of(tmp_path, **changes)
 
 
 def test_runs_are_found_by_what_they_are(rows):

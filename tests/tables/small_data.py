@@ -8,6 +8,8 @@ from typing import Any
 import yaml
 
 from relpos.runs.run import Run, within_runs
+from relpos.tables.experiment import Experiment, load
+from relpos.tables.plan import PlannedRow, plan_table
 
 WORDS = [
     "the",
@@ -72,6 +74,16 @@ def write_experiment(folder: Path, **changes: Any) -> Path:
     path = folder / "small.yaml"
     path.write_text(yaml.safe_dump(content | changes, sort_keys=False), encoding="utf-8")
     return path
+
+
+def small(folder: Path, **changes: Any) -> Experiment:
+    """The experiment that `write_experiment` writes."""
+    return load(str(write_experiment(folder, **changes)))
+
+
+def plan_of(folder: Path, **changes: Any) -> list[PlannedRow]:
+    """Its plan."""
+    return plan_table(small(folder, **changes))
 
 
 def records(root: Path, stage: str) -> list[dict[str, Any]]:

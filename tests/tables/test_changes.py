@@ -13,14 +13,9 @@ from relpos.tables.changes import Changes, claim_folder, folder_of, is_changed
 from relpos.tables.experiment import Experiment, load
 from relpos.tables.plan import plan_table
 from relpos.tables.table import Row, Table
-from tables.small_data import write_experiment
+from tables.small_data import small, write_experiment
 
 FORMS = ("table.md", "table.html", "table.tex", "table.json")
-
-
-@pytest.fixture(autouse=True)
-def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
 
 
 def printed(folder: Path) -> Path:
@@ -82,9 +77,7 @@ def test_a_printed_number_stands_beside_rows_of_the_file_alone(typed, beside, tm
 
 def whole(folder: Path) -> tuple[Experiment, dict[str, str]]:
     """An experiment of two rows, with the identities of their runs, whose table is there."""
-    experiment = load(
-        str(write_experiment(folder, base=["data=toy", "size=tiny"], tasks=[], stages={}))
-    )
+    experiment = small(folder, base=["data=toy", "size=tiny"], tasks=[], stages={})
     identities = {row.name: row.pretrainings[0].identity for row in plan_table(experiment)}
     runs = {
         row: [RowRun("pretrain", identity, "finished", "")] for row, identity in identities.items()

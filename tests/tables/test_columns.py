@@ -1,7 +1,6 @@
 """The numbers of a table, from records written by hand."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,11 +17,6 @@ from relpos.tables.table import Row, Table
 from tables.small_data import finish, log
 
 TASKS = {"mnli": ["mnli_m", "mnli_mm"]}
-
-
-@pytest.fixture(autouse=True)
-def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
 
 
 def pretraining(name: str, perplexity: float | None = 10.0) -> Run:

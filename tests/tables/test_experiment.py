@@ -6,7 +6,7 @@ import pytest
 from relpos.config.conf import shipped
 from relpos.errors import RelposError
 from relpos.tables.experiment import load, printed_numbers
-from tables.small_data import write_experiment
+from tables.small_data import small
 
 NAMES = sorted(path.stem for path in shipped("experiments").glob("*.yaml"))
 
@@ -20,7 +20,7 @@ def test_first_comment_is_the_command(name):
 
 def test_a_table_is_found_by_name_and_by_path(tmp_path):
     assert list(load("demo").rows) == ["none", "absolute", "fixed", "dynamic", "composite"]
-    assert load(str(write_experiment(tmp_path))).name == "small"
+    assert small(tmp_path).name == "small"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_table_is_found_by_name_and_by_path(tmp_path):
 )
 def test_a_mistake_is_one_line(tmp_path, changes, message):
     with pytest.raises(RelposError) as caught:
-        load(str(write_experiment(tmp_path, **changes)))
+        small(tmp_path, **changes)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 

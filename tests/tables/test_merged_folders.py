@@ -7,9 +7,8 @@ from pathlib import Path
 from relpos.cli import main
 from relpos.launch.jobs import Job
 from relpos.runs.run import input_of, read_record
-from relpos.tables.experiment import load
 from relpos.tables.plan import needed, plan_table, runs_of
-from tables.small_data import finish, write_data, write_experiment
+from tables.small_data import finish, small, write_data, write_experiment
 
 
 def add(source: Path, target: Path) -> None:
@@ -67,7 +66,7 @@ def test_a_place_outside_of_the_runs_folder_stays_in_a_record_as_it_is(tmp_path)
 
 def test_inputs_of_finished_runs_are_not_made_again(tmp_path, monkeypatch):
     monkeypatch.setenv("RELPOS_DATA", str(write_data(tmp_path / "data")))
-    runs = runs_of(plan_table(load(str(write_experiment(tmp_path))), ["none"]))
+    runs = runs_of(plan_table(small(tmp_path), ["none"]))
     assert needed(runs) == runs
     for run in runs[-2:]:
         finish(run, {"columns": dict.fromkeys(run.meaning["task"]["columns"], 50.0)})

@@ -18,23 +18,20 @@ from relpos.runs.run import runs_root
 from relpos.stages.finetune import with_task
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table, reseeded, runs_of
-from tables.small_data import write_experiment
+from tables.small_data import plan_of, small, write_experiment
 
 PART = "{_target_: relpos.model.position.%s}"
 PRETRAIN = ["steps=7", "seed=3", "precision=bf16", "recipe.lr=0.01", "batch=32", "evaluations=2"]
 
 
 @pytest.fixture(autouse=True)
-def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
+def _no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELPOS_DATA", str(tmp_path / "nothing"))
 
 
 def test_a_fine_tuning_starts_from_its_rows_pre_training(tmp_path):
     stages = {"pretrain": PRETRAIN, "finetune": ["steps=5"]}
-    for row in plan_table(
-        load(str(write_experiment(tmp_path, stages=stages, tasks=["cola", "rte"])))
-    ):
+    for row in plan_of(tmp_path, stages=stages, tasks=["cola", "rte"]):
         starts = [tuning.run.inputs["start"] for tuning in row.tunings]
         assert starts[0] is row.pretrainings[0]  # cola
         assert starts[1].stage == "finetune"  # rte comes after mnli
@@ -43,9 +40,7 @@ def test_a_fine_tuning_starts_from_its_rows_pre_training(tmp_path):
 
 def test_fine_tunings_that_others_wait_for_come_before_those_beside_them(tmp_path):
     stages = {"pretrain": PRETRAIN, "finetune": ["steps=5"]}
-    runs = runs_of(
-        plan_table(load(str(write_experiment(tmp_path, stages=stages, tasks=["cola", "rte"]))))
-    )
+    runs = runs_of(plan_of(tmp_path, stages=stages, tasks=["cola", "rte"]))
     tasks = [run.meaning["task"]["name"] for run in runs if run.stage == "finetune"]
     assert tasks == ["mnli"] * (len(tasks) // 3) + ["cola"] * (len(tasks) // 3) + ["rte"] * (
         len(tasks) // 3
@@ -54,7 +49,7 @@ def test_fine_tunings_that_others_wait_for_come_before_those_beside_them(tmp_pat
 
 def test_runs_are_those_of_the_single_commands(tmp_path):
     stages = {"pretrain": PRETRAIN, "finetune": ["steps=5", "intermediate=none"]}
-    experiment = load(str(write_experiment(tmp_path, stages=stages, seeds=[0, 4])))
+    experiment = small(tmp_path, stages=stages, seeds=[0, 4])
     row = plan_table(experiment, ["fixed"])[0]
     shared = [*experiment.base, *experiment.rows["fixed"]]
     assert row.pretrainings[0].identity == plan(compose("pretrain", [*shared, *PRETRAIN])).identity
@@ -75,13 +70,13 @@ def test_another_seed_is_what_planning_anew_gives():
 
 
 def test_the_first_seed_of_every_row_comes_before_the_second_of_any(tmp_path):
-    rows = plan_table(load(str(write_experiment(tmp_path, tasks=[], pretrain_seeds=[4, 2]))))
+    rows = plan_of(tmp_path, tasks=[], pretrain_seeds=[4, 2])
     seeds = [run.config.seed for run in runs_of(rows) if run.stage == "pretrain"]
     assert seeds == [4] * len(rows) + [2] * len(rows)
 
 
 def test_overrides_for_one_stage_do_not_reach_the_other(tmp_path):
-    experiment = load(str(write_experiment(tmp_path)))
+    experiment = small(tmp_path)
     before, after = (
         plan_table(experiment, ["none"], overrides)[0] for overrides in ([], ["finetune.steps=9"])
     )
@@ -93,9 +88,7 @@ def test_overrides_for_one_stage_do_not_reach_the_other(tmp_path):
 
 
 def test_several_pre_training_seeds_give_several_runs(tmp_path):
-    row = plan_table(load(str(write_experiment(tmp_path, pretrain_seeds=[0, 1], seeds=[0, 1, 2]))))[
-        0
-    ]
+    row = plan_of(tmp_path, pretrain_seeds=[0, 1], seeds=[0, 1, 2])[0]
     assert [run.config.seed for run in row.pretrainings] == [0, 1]
     assert len({tuning.run.identity for tuning in row.tunings}) == 2 * 3 * 2
 
@@ -105,7 +98,7 @@ def test_a_wrong_override_names_the_row(tmp_path):
     with pytest.raises(
         RelposError, match=r"table small, row 'long': unknown position 'fixd'. Did you mean 'fixed'"
     ):
-        plan_table(load(str(write_experiment(tmp_path, rows=rows))))
+        plan_of(tmp_path, rows=rows)
 
 
 def test_inputs_come_before_what_needs_them_and_each_run_once():
@@ -208,18 +201,14 @@ def test_rows_that_start_from_a_checkpoint_pre_train_nothing(tmp_path):
     model.mkdir()
     (model / "model.safetensors").write_bytes(b"weights")
     rows = {"kept": ["change.tisa=0"], "removed": ["change.positions=remove"]}
-    given = load(
-        str(
-            write_experiment(
-                tmp_path,
-                rows=rows,
-                stages={},
-                base=["steps=3"],
-                network="???",
-                seeds=2,
-                baseline=None,
-            )
-        )
+    given = small(
+        tmp_path,
+        rows=rows,
+        stages={},
+        base=["steps=3"],
+        network="???",
+        seeds=2,
+        baseline=None,
     )
     assert [row.runs for row in plan_table(given)] == [[]] * 2
     kept, removed = plan_table(given, overrides=[f"network={model}"])

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from relpos.results.plateau import Onset
-from relpos.tables.experiment import load
 from relpos.tables.plan import PlannedRow, plan_table
 from relpos.tables.rows import constant_phase, values_of, with_plateau
 from relpos.tables.table import Column, Row
-from tables.small_data import finish, log, write_experiment
+from tables.small_data import finish, log, plan_of, small
 
 
 def placed(plan: list[PlannedRow], gaps: dict[str, list[float]]) -> list[Row]:
@@ -26,7 +25,7 @@ def placed(plan: list[PlannedRow], gaps: dict[str, list[float]]) -> list[Row]:
 
 def finished(folder: Path, losses: tuple[float, ...], **changes: Any) -> list[PlannedRow]:
     """The plan of an experiment whose pre-trainings are finished with these losses."""
-    plan = plan_table(load(str(write_experiment(folder, **changes))))
+    plan = plan_of(folder, **changes)
     for planned, loss in zip(plan, losses, strict=True):
         finish(planned.pretrainings[0], {"heldout_loss": loss})
     return plan
@@ -76,9 +75,7 @@ def test_the_constant_phase_ends_where_the_rate_begins_to_fall(warmup, tmp_path)
         f"pretrain.recipe.{key}={value}"
         for key, value in {"schedule": "wsd", "warmup": warmup, "decay": 0.3}.items()
     ]
-    (planned,) = plan_table(
-        load(str(write_experiment(tmp_path))), ["fixed"], ["pretrain.steps=10", *recipe]
-    )
+    (planned,) = plan_table(small(tmp_path), ["fixed"], ["pretrain.steps=10", *recipe])
     run = finish(planned.pretrainings[0], {"heldout_loss": 4.0})
     log(run, dict.fromkeys(range(1, 11), 4.0))
     tokens = run.meaning["batch"] * run.meaning["length"]

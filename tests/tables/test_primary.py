@@ -7,9 +7,8 @@ import pytest
 from relpos.commands.claims import table_page
 from relpos.commands.reproduce import show
 from relpos.tables.changes import Changes
-from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table
-from tables.small_data import finish, write_data, write_experiment
+from tables.small_data import finish, small, write_data
 
 
 @pytest.mark.parametrize(
@@ -32,9 +31,7 @@ def test_a_table_that_names_its_primary_measure_has_its_claims_beside_it(
         "rows": {name: [f"position={name}"] for name in ("dynamic", "fixed")},
         "pretrain_seeds": [0, 1, 2],
     }
-    given = load(
-        str(write_experiment(tmp_path, tasks=[], claims=["C03"], primary="loss", **content))
-    )
+    given = small(tmp_path, tasks=[], claims=["C03"], primary="loss", **content)
     plan = plan_table(given)
     for row in plan:
         for run, by in zip(row.pretrainings, (0.01, -0.01, 0.0), strict=True):
