@@ -31,6 +31,11 @@ def difference(
     return contrast.contrast(rows, {first: 1.0, second: -1.0}, apart)
 
 
+def rows_of(scores: np.ndarray) -> Rows:
+    """Rows by their places, with seeds from 0."""
+    return {str(place): dict(enumerate(of_row)) for place, of_row in enumerate(scores)}
+
+
 def drawn(
     chance: np.random.Generator,
     means: list[float],
@@ -39,8 +44,8 @@ def drawn(
     shared: float = 0.0,
 ) -> Rows:
     of_seeds = chance.normal(0.0, shared, seeds)
-    scores = np.asarray(means)[:, None] + of_seeds + chance.normal(0.0, error, (len(means), seeds))
-    return {str(place): dict(enumerate(of_row)) for place, of_row in enumerate(scores)}
+    errors = chance.normal(0.0, error, (len(means), seeds))
+    return rows_of(np.asarray(means)[:, None] + of_seeds + errors)
 
 
 def table(rows: Rows) -> np.ndarray:
@@ -48,7 +53,7 @@ def table(rows: Rows) -> np.ndarray:
 
 
 def all_p(scores: np.ndarray) -> np.ndarray:
-    rows = {str(place): dict(enumerate(of_row)) for place, of_row in enumerate(scores)}
+    rows = rows_of(scores)
     tested = [difference(rows, *pair) for pair in combinations(rows, 2)]
     return np.array([each.p for each in tested if each])
 
@@ -56,21 +61,14 @@ def all_p(scores: np.ndarray) -> np.ndarray:
 def test_two_rows_alone_are_paired():
     rows = drawn(np.random.default_rng(0), [70.0, 71.0], 5, shared=3.0)
     tested = difference(rows, "0", "1")
-    assert tested.p == pytest.approx(
-        stats.ttest_rel(list(rows["0"].values()), list(rows["1"].values())).pvalue
-    )
+    assert tested.p == pytest.approx(stats.ttest_rel(*table(rows)).pvalue)
 
 
 def test_rows_that_differ_no_more_than_chance_has_it_are_pooled_with_all_degrees_of_freedom():
-    means, square = (
-        np.array([70.0, 71.0, 75.0, 72.0]),
-        np.array([[0.0, 1, 2], [0, 2, 1], [1, 0, 2.1], [2.1, 1, 0]]),
-    )
-    scores = means[:, None] + square
+    square = np.array([[0.0, 1, 2], [0, 2, 1], [1, 0, 2.1], [2.1, 1, 0]])
+    scores = np.array([[70.0], [71.0], [75.0], [72.0]]) + square
     rest = scores - scores.mean(1, keepdims=True) - scores.mean(0) + scores.mean()
-    tested = difference(
-        {str(place): dict(enumerate(of_row)) for place, of_row in enumerate(scores)}, "0", "1"
-    )
+    tested = difference(rows_of(scores), "0", "1")
     assert tested.freedom == 6
     assert tested.error == pytest.approx(np.sqrt((rest**2).sum() / 6 * 2 / 3))
 
@@ -145,9 +143,7 @@ def test_rows_of_different_seeds_are_not_paired():
     rows = {"a": {0: 70.0, 1: 71.0, 2: 73.0, 3: 72.0}, "b": {4: 69.1, 5: 70.0, 6: 72.2, 7: 71.0}}
     tested = difference(rows, "a", "b")
     assert tested.alone is None
-    assert tested.p == pytest.approx(
-        stats.ttest_ind(list(rows["a"].values()), list(rows["b"].values())).pvalue
-    )
+    assert tested.p == pytest.approx(stats.ttest_ind(*table(rows)).pvalue)
 
 
 def test_the_spread_between_pre_trainings_has_what_seeds_do_in_it():
@@ -247,7 +243,7 @@ def test_with_rows_on_their_way_apart_an_interval_covers_in_each_kind_of_pair(se
         spreads = [*(0.015 * np.exp(chance.normal(0, 0.4, 11))), *late.values()]
         scores = chance.normal(0, np.array(spreads)[:, None], (14, seeds))
         scores += chance.normal(0, 0.01, seeds)
-        rows = {str(place): dict(enumerate(of_row)) for place, of_row in enumerate(scores)}
+        rows = rows_of(scores)
         for kind, pairs in kinds.items():
             for pair in pairs:
                 tested = difference(rows, *pair, apart=list(late))
@@ -265,10 +261,8 @@ def test_a_difference_of_two_quiet_rows_is_found_with_three_seeds():
         spreads = chance.permutation(SPREADS)
         spreads[:2] = POOL / 10
         scores = chance.normal(0, spreads[:, None], (len(spreads), 3)) + chance.normal(0, 0.05, 3)
-        rows = {str(place): dict(enumerate(of_row)) for place, of_row in enumerate(scores)}
-        tested = difference(
-            rows | {"0": {seed: value + 0.05 for seed, value in rows["0"].items()}}, "0", "1"
-        )
+        scores[0] += 0.05
+        tested = difference(rows_of(scores), "0", "1")
         found.append(tested is not None and tested.low > 0)
     assert np.mean(found) >= 0.8
 
@@ -282,11 +276,8 @@ def test_the_test_of_equal_spreads_has_its_size_and_power_at_few_seeds(seeds):
             chance.normal(0, spreads[:, None], (len(spreads), seeds)) + chance.normal(0, 1, seeds)
             for _ in range(SEVERAL)
         ]
-        cells = [
-            contrast._cells({str(r): dict(enumerate(each[r])) for r in range(len(spreads))})
-            for each in tables
-        ]
-        return float(np.mean([contrast.equal_spreads(each) < 0.05 for each in cells]))
+        p = [contrast.equal_spreads(contrast._cells(rows_of(each))) for each in tables]
+        return float(np.mean(np.less(p, 0.05)))
 
     assert 0.02 <= rejects(np.ones(16)) <= 0.08
     assert rejects(np.geomspace(0.1, 1.0, 16)) >= 0.8

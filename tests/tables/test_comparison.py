@@ -2,6 +2,7 @@
 own numbers."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,16 +12,22 @@ from relpos.tables.plan import plan_table
 from relpos.tables.render import text
 from relpos.tables.render.view import view_of
 from relpos.tables.rows import rows_of
-from relpos.tables.table import Row, Table
+from relpos.tables.table import Column, Row, Table
 from tables.made_rows import around, column, experiment, of_pretrainings, row
+
+
+def compared(
+    of_table: list[Row], printed: dict[str, dict[str, float]] | None = None, **given: Any
+) -> list[Column]:
+    """The RTE columns of a table, compared in an experiment with these fields."""
+    beside = with_comparisons(of_table, experiment(**given), printed or {})
+    return [row.columns["rte"] for row in beside]
 
 
 @pytest.mark.parametrize(("printed", "expected"), [(60.1, "inside"), (70.0, "outside")])
 def test_a_printed_number_lies_inside_or_outside_the_interval_over_pre_trainings(printed, expected):
     rows = [of_pretrainings("base", around(60.0), [])]
-    beside = with_comparisons(rows, experiment(), {"base": {"rte": printed, "rte_sem": 0.3}})[
-        0
-    ].columns["rte"]
+    [beside] = compared(rows, {"base": {"rte": printed, "rte_sem": 0.3}})
     assert (beside.printed_sem, beside.difference, beside.verdict) == (
         0.3,
         pytest.approx(60.0 - printed),
@@ -31,21 +38,18 @@ def test_a_printed_number_lies_inside_or_outside_the_interval_over_pre_trainings
 @pytest.mark.parametrize("statistic", ["best", "median"])
 def test_the_interval_of_a_mean_says_nothing_about_a_best_or_a_median(statistic):
     rows = [of_pretrainings("base", around(60.0), [])]
-    beside = with_comparisons(rows, experiment(statistic=statistic), {"base": {"rte": 60.0}})[
-        0
-    ].columns["rte"]
+    [beside] = compared(rows, {"base": {"rte": 60.0}}, statistic=statistic)
     assert (beside.difference, beside.verdict) == (pytest.approx(0.0), None)
 
 
 def test_one_pre_training_decides_nothing_whatever_its_fine_tunings_say():
     rows = [row(name, around(value, 0.1), []) for name, value in (("base", 60.0), ("other", 70.0))]
-    compared = with_comparisons(
-        rows, experiment(baseline=["base"]), {"other": {"rte": 60.0, "rte_sem": 0.1}}
-    )[1].columns["rte"]
-    assert (compared.difference, compared.verdict) == (pytest.approx(10.0), None)
-    assert (compared.delta_p, compared.delta_p_holm) == (None, None)
-    assert compared.delta == pytest.approx(10.0)  # of these two models, and so is the interval
-    assert compared.delta_interval == pytest.approx((10.0, 10.0))
+    printed = {"other": {"rte": 60.0, "rte_sem": 0.1}}
+    _, other = compared(rows, printed, baseline=["base"])
+    assert (other.difference, other.verdict) == (pytest.approx(10.0), None)
+    assert (other.delta_p, other.delta_p_holm) == (None, None)
+    assert other.delta == pytest.approx(10.0)  # of these two models, and so is the interval
+    assert other.delta_interval == pytest.approx((10.0, 10.0))
 
 
 def test_a_dev_score_is_not_compared_with_a_printed_test_score():
@@ -53,10 +57,10 @@ def test_a_dev_score_is_not_compared_with_a_printed_test_score():
     baseline compare."""
     rows = [row(name, around(value), []) for name, value in (("base", 73.7), ("other", 76.9))]
     printed = {"base": {"rte": 71.1}, "other": {"rte": 75.2}}
-    given = experiment(
-        baseline=["base"], split="test", statistic="best", server={"base": {"rte": 71.4}}
+    server = {"base": {"rte": 71.4}}
+    base, other = compared(
+        rows, printed, baseline=["base"], split="test", statistic="best", server=server
     )
-    base, other = (compared.columns["rte"] for compared in with_comparisons(rows, given, printed))
     assert (other.verdict, other.difference, other.printed) == (None, None, 75.2)
     assert (other.delta, other.delta_printed) == (pytest.approx(3.2), pytest.approx(4.1))
     # what the server gave, whatever ours is on the dev set
@@ -73,10 +77,9 @@ def test_a_best_and_a_median_are_those_over_the_fine_tunings_of_one_pre_training
         column([70.0, 71.0, 74.0, 59.0, 60.0, 63.0]),
         seeds=[(place // 3, place % 3) for place in range(6)],
     )
-    (found,) = with_comparisons(
-        [Row("a", columns={"rte": scores})], experiment(statistic=statistic), {"a": {"rte": 70.0}}
-    )
-    assert found.columns["rte"].difference == pytest.approx(expected - 70)
+    rows = [Row("a", columns={"rte": scores})]
+    [beside] = compared(rows, {"a": {"rte": 70.0}}, statistic=statistic)
+    assert beside.difference == pytest.approx(expected - 70)
 
 
 def test_what_stands_beside_a_cell():
@@ -89,8 +92,7 @@ def test_what_stands_beside_a_cell():
         "better": {"rte": 70.0, "rte_sem": 0.3},
         "empty": {"rte": 1.0},
     }
-    compared = with_comparisons(rows, experiment(baseline=["base"]), printed)
-    of_base, of_better, of_empty = (row.columns["rte"] for row in compared)
+    of_base, of_better, of_empty = compared(rows, printed, baseline=["base"])
     assert (of_better.delta, of_better.delta_percent) == (pytest.approx(4.0), pytest.approx(10.0))
     assert of_better.delta_printed == pytest.approx(9.9)
     assert of_better.delta_p_holm == 0.0  # the seeds are paired: every one gains 4
@@ -100,28 +102,21 @@ def test_what_stands_beside_a_cell():
 
 def test_a_row_of_one_pre_training_borrows_the_spread_of_the_others():
     rows = [of_pretrainings("base", around(60.0, 0.3), []), of_pretrainings("alone", [64.0], [])]
-    assert (
-        with_comparisons(rows, experiment(baseline=["base"]), {})[1].columns["rte"].delta_p < 0.01
-    )
+    assert compared(rows, baseline=["base"])[1].delta_p < 0.01
 
 
 def test_each_row_is_held_against_the_baseline_it_shares_most_overrides_with():
     rows = [row(name, around(value), overrides) for name, value, overrides in (
         ("small_a", 60.0, ["size=small"]), ("base_a", 70.0, ["size=base"]),
         ("base_b", 73.0, ["size=base", "position=b"]), ("small_b", 61.0, ["size=small", "position=b"]))]  # fmt: skip
-    given = experiment(
-        baseline=["small_a", "base_a"], rows={row.name: row.overrides for row in rows}
-    )
-    found = {
-        compared.name: compared.columns["rte"].delta
-        for compared in with_comparisons(rows, given, {})
-    }
-    assert found == {
-        "small_a": None,
-        "base_a": None,
-        "base_b": pytest.approx(3.0),
-        "small_b": pytest.approx(1.0),
-    }
+    overrides = {row.name: row.overrides for row in rows}
+    found = compared(rows, baseline=["small_a", "base_a"], rows=overrides)
+    assert [column.delta for column in found] == [
+        None,
+        None,
+        pytest.approx(3.0),
+        pytest.approx(1.0),
+    ]
 
 
 def test_a_baseline_that_was_not_chosen_is_not_replaced_by_another():
@@ -131,8 +126,8 @@ def test_a_baseline_that_was_not_chosen_is_not_replaced_by_another():
         "small_b": ["size=small", "position=b"],
     }
     rows = [row(name, around(60.0), overrides[name]) for name in ("base_a", "small_b")]
-    found = with_comparisons(rows, experiment(baseline=["small_a", "base_a"], rows=overrides), {})
-    assert [compared.columns["rte"].delta for compared in found] == [None, None]
+    found = compared(rows, baseline=["small_a", "base_a"], rows=overrides)
+    assert [column.delta for column in found] == [None, None]
 
 
 def test_fine_tunings_of_one_pre_training_count_once_where_there_are_several():
@@ -143,18 +138,15 @@ def test_fine_tunings_of_one_pre_training_count_once_where_there_are_several():
         ]
         scores = replace(column(values), seeds=[(place % 2, place) for place in range(10)])
         rows.append(Row(name, columns={"rte": scores}))
-    compared = with_comparisons(rows, experiment(baseline=["base"]), {})[1].columns["rte"]
-    assert compared.delta == pytest.approx(2.25)
-    # two pre-trainings
-    assert compared.delta_interval == pytest.approx(
-        (2.25 - 12.706 * 0.25, 2.25 + 12.706 * 0.25), rel=1e-3
-    )
+    _, other = compared(rows, baseline=["base"])
+    assert other.delta == pytest.approx(2.25)
+    half = 12.706 * 0.25  # two pre-trainings
+    assert other.delta_interval == pytest.approx((2.25 - half, 2.25 + half), rel=1e-3)
 
 
 def test_a_partial_mean_is_not_held_against_printed_glue():
-    found = with_comparisons(
-        [row("base", around(60.0), [])], experiment(), {"base": {"glue": 70.0}}
-    )[0]
+    rows = [row("base", around(60.0), [])]
+    [found] = with_comparisons(rows, experiment(), {"base": {"glue": 70.0}})
     assert (found.mean.printed, found.mean.difference) == (None, None)
 
 
@@ -163,11 +155,11 @@ def test_a_table_that_needs_something_shows_the_printed_numbers():
     rows = plan_table(given)
     assert [one.runs for one in rows] == [[]] * 4
     printed = printed_numbers(given)
-    compared = with_comparisons(rows_of(rows), given, printed)
-    column = compared[3].columns["mnli_m"]
+    beside = with_comparisons(rows_of(rows), given, printed)
+    column = beside[3].columns["mnli_m"]
     assert (column.printed, column.difference, column.mean) == (81.6, None, None)
     assert column.delta_printed == pytest.approx(2.8)
-    assert "| 81.6 |" in text.markdown(view_of(Table("t", "?", compared)))
+    assert "| 81.6 |" in text.markdown(view_of(Table("t", "?", beside)))
 
 
 @pytest.mark.parametrize("ahead", [0.2, 8.0])

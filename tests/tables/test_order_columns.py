@@ -112,7 +112,7 @@ def made_column(name: str, results: list[dict[str, Any]]) -> Column:
     values: list[Value] = []
     for seed, of_seed in enumerate(results):
         base = Value(Path(), "pretrain", "", 0.0, pretrain_seed=seed)
-        values += figure_values(base, [measure], of_seed)
+        values += figure_values(base, measure, of_seed)
     return order_columns([kind], values, ["finished"] * len(results))[name]
 
 

@@ -241,7 +241,7 @@ def _variances(table: Floats, is_crossed: bool) -> tuple[Floats, Floats]:
     return np.nanvar(table[..., several, :], axis=-1, ddof=1), counts[several] - 1.0
 
 
-def spread(rows: Mapping[str, Units], row: str, apart: Collection[str] = ()) -> Spread | None:
+def spread(rows: Mapping[str, Units], row: str) -> Spread | None:
     """How much pre-trainings of `row` with different seeds differ; None if no row has several
     pre-trainings.
 
@@ -252,7 +252,7 @@ def spread(rows: Mapping[str, Units], row: str, apart: Collection[str] = ()) -> 
     >>> spread({"a": {0: 71.0, 1: 73.0}}, "a")
     Spread(variance=2.0, freedom=1.0)
     """
-    pool = _pool(rows, apart)
+    pool = _pool(rows, apart=())
     if row not in pool or max(map(len, pool.values())) < 2:
         return None
     cells = _cells(pool)

@@ -13,7 +13,7 @@ row and a column:
   counts.
 - Runs that today's code would not make are left out. So are pilots, with which rates were chosen:
   on the seed that chose it, a rate is the best in part by chance.
-- A score within two standard errors of the constant answer's shows nothing, see `at_constant`.
+- A score within two standard errors of the constant answer's shows nothing, see `CLEAR`.
 - A column in which no row is surely ahead of a network that was not pre-trained shows nothing about
   pre-training, see `relpos.results.gain`.
 - Two rows on the bag-of-words plateau differ by how they learn the words, which shows nothing about
@@ -111,7 +111,7 @@ class Scale:
         """Adds values of rows: of each column those that were measured in the way that most of them
         share."""
         at_end = {row: select(values, percent=END) for row, values in rows.items()}
-        used = shared_ways(chain.from_iterable(at_end.values()))
+        used = shared_ways(chain(*at_end.values()))
         for row, values in at_end.items():
             columns = self.values.setdefault(row, {})
             for value in values:
@@ -148,30 +148,23 @@ class Scale:
             if by_column.keys() >= {*columns}
         }
 
-    def at_constant(self, columns: Sequence[str]) -> list[str]:
-        """Rows that have some of these columns, and are at the constant answer in each of them."""
+    def apart(self, columns: Sequence[str]) -> list[str]:
+        """Rows whose spread in these columns says nothing about that of others: those that have
+        some of these columns, and are at the constant answer in each of them; and, in what a
+        pre-training is measured in, those that do not know the order yet."""
         rows = []
         for row, by_column in self.values.items():
             errors = [errors_above(by_column[column]) for column in columns if column in by_column]
             if errors and all(abs(error) <= CLEAR for error in errors):
                 rows.append(row)
-        return rows
-
-    def apart(self, columns: Sequence[str]) -> list[str]:
-        """Rows whose spread in these columns says nothing about that of others: those at the
-        constant answer, and, in what a pre-training is measured in, those that do not know the
-        order yet."""
-        rows = self.at_constant(columns)
         if set(columns) <= {name for name, _ in NAMED.values()}:
             rows += plateau.on_their_way(self.losses())
         return rows
 
     def losses(self) -> dict[str, dict[int, float]]:
         """Row → pre-training seed → held-out loss."""
-        losses = {}
-        for row, units in self.by_seed(["loss"]).items():
-            losses[row] = {seed: -value for seed, value in units.items()}
-        return losses
+        of_rows = self.by_seed(["loss"]).items()
+        return {row: {seed: -loss for seed, loss in units.items()} for row, units in of_rows}
 
     def is_on_plateau(self, row: str) -> bool | None:
         """Whether a row has not left the bag-of-words plateau; None where its shuffle gap was not

@@ -237,7 +237,7 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def seeds_needed(tested: Difference, against: float = 0.0) -> int:
+def seeds_needed(tested: Difference) -> int:
     """Seeds of each row with which a two-sided t-test at 0.05 finds this difference with
     probability 0.8; `MOST` at most.
 
@@ -248,7 +248,7 @@ def seeds_needed(tested: Difference, against: float = 0.0) -> int:
     """
     # The error of a difference of two means of n each is σ·√(2/n).
     spread = tested.error * (tested.n / 2) ** 0.5
-    effect = abs(tested.value - against) / spread if spread else 0.0
+    effect = abs(tested.value) / spread if spread else 0.0
     if effect < (2 * FOUND**2 / MOST) ** 0.5:
         return MOST
     # One more seed, because the normal approximation ignores that the spread is estimated.

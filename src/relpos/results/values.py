@@ -164,7 +164,7 @@ def pretraining_values(
             at_time = replace(base, percent=entry.share, way=way)
             if "examples" in entry.meaning:
                 at_time = replace(at_time, examples=entry.meaning["examples"])
-            of_measures += figure_values(at_time, [measure], entry.results)
+            of_measures += figure_values(at_time, measure, entry.results)
     # The record has the loss alone; by example it is kept with the shuffle gap.
     losses = select(of_measures, column=LOSS, percent=END)
     figures = [value.figure for value in losses if value.figure]
@@ -174,24 +174,23 @@ def pretraining_values(
     yield from (value for value in of_measures if value not in losses)
 
 
-def figure_values(base: Value, measures: Iterable[Measure], results: Plain) -> Iterator[Value]:
-    """Values of the columns of some measures, read from a network's results.
+def figure_values(base: Value, measure: Measure, results: Plain) -> Iterator[Value]:
+    """Values of the columns of a measure, read from a network's results.
 
     Args:
         base: a value with the run, scale, scheme and seeds of that network.
     """
-    for measure in measures:
-        for column in measure.columns:
-            figure = measure.figure(column.name, results)
-            if figure is not None:
-                yield replace(
-                    base,
-                    column=column.name,
-                    value=figure.value,
-                    metric=column.metric,
-                    majority=figure.guess,
-                    figure=figure,
-                )
+    for column in measure.columns:
+        figure = measure.figure(column.name, results)
+        if figure is not None:
+            yield replace(
+                base,
+                column=column.name,
+                value=figure.value,
+                metric=column.metric,
+                majority=figure.guess,
+                figure=figure,
+            )
 
 
 def tuning_values(

@@ -49,8 +49,13 @@ class Instrument:
     def along(self, pretraining: Run) -> Iterator[MeasureStage]:
         """The runs that measure its snapshots, and its end with the same settings, so that the
         curve does not jump there."""
-        if self.snapshots is not None:
-            yield from self.snapshots._of(pretraining, [*_snapshots(pretraining), END])
+        if self.snapshots is None:
+            return
+        # Those that it will keep or, if it is finished, those of which something is here.
+        percents = sorted(pretraining.config.snapshots)
+        if pretraining.state == "finished":
+            percents = shares(of_run(pretraining.path))
+        yield from self.snapshots._of(pretraining, [*percents, END])
 
     def _of(self, pretraining: Run, percents: Iterable[int]) -> Iterator[MeasureStage]:
         """A measure that has nothing to measure is named on stderr and left out."""
@@ -59,14 +64,6 @@ class Instrument:
                 yield MeasureStage.measurement(measure, pretraining, percent, self.threads, "auto")
             except NothingToMeasure as error:
                 say(f"relpos: {pretraining.name} without {measure.name}: {error}")
-
-
-def _snapshots(run: Run) -> list[int]:
-    """The snapshots of a pre-training: those that it will keep or, if it is finished, those of
-    which something is here."""
-    if run.state == "finished":
-        return shares(of_run(run.path))
-    return sorted(int(percent) for percent in run.config.snapshots)
 
 
 def instrument(

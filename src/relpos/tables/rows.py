@@ -184,7 +184,7 @@ def _values_of(run: MeasureStage) -> Iterator[Value]:
         pretrain_seed=network.config.seed,
         percent=run.config.share,
     )
-    return figure_values(base, [run.measure], run.results() or {})
+    return figure_values(base, run.measure, run.results() or {})
 
 
 def order_columns(

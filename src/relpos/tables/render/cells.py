@@ -18,7 +18,7 @@ from relpos.tables.table import Better, Column, PlainColumn, Row
 MISSING = "—"
 MINUS = "−"
 NAMES = {"cola": "CoLA", "mnli_m": "MNLI-m", "mnli_mm": "MNLI-mm", "sst2": "SST-2", "stsb": "STS-B"}
-NAMES |= {name: name.upper() for name in ("mrpc", "qnli", "qqp", "rte", "wnli", "ax")}
+NAMES |= {name: name.upper() for name in ("mrpc", "qnli", "qqp", "rte", "wnli", "ax", MEAN)}
 MOST_STEPS = 12
 """The most columns of a table over the training; the figure beside it and table.json have all
 evaluations."""
@@ -242,11 +242,10 @@ def with_minus(text: str) -> str:
     return re.sub(r"(?<=[ [])-(?=\d)", MINUS, text)
 
 
-def title(column: str, default: str | None = None) -> str:
-    """The head of a column of GLUE or of a measure; of any other column the default, or its
-    name."""
+def title(column: str) -> str:
+    """The head of a column of GLUE or of a measure; of any other column its name."""
     of_measures = {name: kind.title for name, (_, kind) in measured_columns().items()}
-    return (NAMES | of_measures).get(column, default or column)
+    return (NAMES | of_measures).get(column, column)
 
 
 @dataclass(frozen=True)
@@ -364,7 +363,7 @@ def server(rows: Sequence[Row]) -> SideTable | None:
     for name in (*SERVER_COLUMNS, MEAN):
         scores = [row.server_score(name) for row in submitted]
         if {*scores} - {None}:
-            columns[title(name, name.upper())] = list(map(number, scores))
+            columns[title(name)] = list(map(number, scores))
     return by_columns("GLUE server (test)", names_of(submitted), columns)
 
 

@@ -144,9 +144,6 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-ALWAYS = ("sem", "best", "n")
-
-
 def _parts(column: Column) -> dict[str, float | str | None]:
     """Suffix of a further CSV column → its value; `low` and `high` are the ends of the 95 %
     interval."""
@@ -181,7 +178,7 @@ def no_formula(text: str) -> str:
 def comma_separated(view: View) -> str:
     """One line per row. Each column has standard error, best, number of runs, and the further
     figures that any row has."""
-    used = {*ALWAYS}
+    used = {"sem", "best", "n"}
     for column in view.scores:
         for score in column.scores:
             used |= {part for part, value in _parts(score).items() if value is not None}

@@ -32,9 +32,6 @@ from relpos.tables.render.cells import (
 )
 from relpos.tables.table import PLAIN, Column, Row, Table
 
-ORDER_KNOWN = f"(loss of {NONE} − loss) ÷ (loss of {NONE} − lowest loss)"
-
-
 PRINTED = "printed (ours − printed) inside or outside our 95 % interval"
 DELTAS = "Δ to the baseline row (in per cent of its errors; * p < 0.05, Holm)"
 
@@ -122,7 +119,7 @@ class View:
         """Notes on what some rows of this table have."""
         rows = self.table.rows
         if any(row.order_known is not None for row in rows):
-            yield f"Order known: {ORDER_KNOWN}."
+            yield f"Order known: (loss of {NONE} − loss) ÷ (loss of {NONE} − lowest loss)."
         if any(row.on_plateau for row in rows):
             yield f"Plateau: on the bag-of-words plateau, {PLATEAU}."
         if any(row.order_found and row.order_found.tokens for row in rows):
