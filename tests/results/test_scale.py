@@ -17,7 +17,7 @@ from relpos.results.values import GLUE
 from relpos.runs.run import read_record
 from relpos.tables.experiment import experiments, load, pilot_seeds
 from relpos.tables.plan import PlannedRow, plan_table
-from tables.small_data import finish, plan_of
+from tables.small_data import finish, finish_tuning, plan_of
 
 ROWS = {"none": ["position=none"], "fixed": ["position=fixed"], "wide": ["position=fixed", "k=9"]}
 SCORES = {"none": 20.0, "fixed": 30.0}
@@ -28,20 +28,15 @@ def read(rows: dict[str, list[str]], pilot_seeds: Collection[int] = ()) -> Scale
     return scales(values.read(), rows, pilot_seeds)
 
 
-def finish_row(row: PlannedRow) -> None:
-    for run in row.pretrainings:
-        finish(run, {"heldout_loss": 3.5 if row.name == "none" else 3.0})
-    for tuning in row.tunings:
-        score = SCORES[row.name] + tuning.seed
-        columns = dict.fromkeys(tuning.run.meaning["task"]["columns"], score)
-        finish(
-            tuning.run,
-            {
-                "columns": columns,
-                "majority": dict.fromkeys(columns, 0.0),
-                "examples": dict.fromkeys(columns, 10_000),
-            },
-        )
+def finish_rows(*rows: PlannedRow) -> None:
+    for row in rows:
+        for run in row.pretrainings:
+            finish(run, {"heldout_loss": 3.5 if row.name == "none" else 3.0})
+        for tuning in row.tunings:
+            score = SCORES[row.name] + tuning.seed
+            finish_tuning(
+                tuning.run, dict.fromkeys(tuning.run.meaning["task"]["columns"], score), 10_000
+            )
 
 
 def train(folder: Path, *overrides: str) -> None:
@@ -60,8 +55,7 @@ def rows(tmp_path: Path) -> list[PlannedRow]:
 
 
 def test_runs_are_found_by_what_they_are(rows):
-    for row in rows:
-        finish_row(row)
+    finish_rows(*rows)
     (found,) = read(ROWS)
     assert {row: list(folders) for row, folders in found.folders.items()} == {
         "none": [0],
@@ -81,8 +75,7 @@ def test_runs_are_found_by_what_they_are(rows):
 
 def test_what_is_not_finished_or_of_older_code_is_left_out(rows):
     none, fixed = rows
-    finish_row(none)
-    finish_row(fixed)
+    finish_rows(*rows)
     none.pretrainings[0].update(state="interrupted")
     fixed.tunings[0].run.update(identity="0123456789ab")
     found = read(ROWS)
@@ -119,8 +112,7 @@ def test_no_table_about_claims_trains_with_a_seed_that_chose_rates():
 def test_another_number_of_steps_is_another_scale(rows, tmp_path):
     longer = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["pretrain.steps=9"])
     more = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["data.pairs=50"])
-    for row in (*rows, *longer, *more):
-        finish_row(row)
+    finish_rows(*rows, *longer, *more)
     found = read(ROWS)
     assert sorted(scale.meaning["steps"] for scale in found) == [3, 3, 9]
 
@@ -140,20 +132,15 @@ def test_a_network_that_was_trained_further_is_in_no_row_and_no_run_of_older_cod
 
 
 def test_one_protocol_of_fine_tuning_a_column(rows, tmp_path):
-    for row in rows:
-        finish_row(row)
+    finish_rows(*rows)
     other = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["finetune.steps=99"])[0]
-    finish(
-        other.tunings[0].run,
-        {"columns": {"cola": 99.0}, "majority": {"cola": 0.0}, "examples": {"cola": 20}},
-    )
+    finish_tuning(other.tunings[0].run, {"cola": 99.0}, 20)
     (found,) = read(ROWS)
     assert by_seeds(found.values["fixed"]["cola"])[0, 0] == 30.0
 
 
 def test_a_run_with_a_damaged_record_is_in_no_scale(rows, capsys):
-    for row in rows:
-        finish_row(row)
+    finish_rows(*rows)
     none, fixed = rows
     (none.pretrainings[0].path / "record.json").write_text('{"state": "fini', encoding="utf-8")
     fixed.tunings[0].run.update(metrics=None)
@@ -171,8 +158,7 @@ def test_a_run_with_a_damaged_record_is_in_no_scale(rows, capsys):
 
 
 def test_shuffle_gaps_that_were_measured_of_the_runs_are_read(rows, capsys):
-    for row in rows:
-        finish_row(row)
+    finish_rows(*rows)
     network = rows[1].pretrainings[0].path
     by_example = {"all": [1.0], "predicted": [1]}
     for share, gap in ((100, 0.75), (50, 0.25)):
@@ -192,7 +178,7 @@ def test_shuffle_gaps_that_were_measured_of_the_runs_are_read(rows, capsys):
 
 
 def test_rows_of_another_position_lr_are_of_the_same_scale_and_the_tuned_one_counts(rows, tmp_path):
-    finish_row(rows[0])
+    finish_rows(rows[0])
     for rate, seeds in ((3, (8,)), (10, (8, 0, 1))):  # tried on one seed, and chosen
         for seed in seeds:
             train(tmp_path, f"recipe.position_lr={rate}", f"pretrain.seed={seed}")
@@ -205,7 +191,7 @@ def test_rows_of_another_position_lr_are_of_the_same_scale_and_the_tuned_one_cou
 
 
 def test_of_equally_many_seeds_those_with_a_rate_of_the_convolution_s_own_count(rows, tmp_path):
-    finish_row(rows[0])
+    finish_rows(rows[0])
     for seed in (0, 1):
         both = [("recipe.position_lr=30", f"recipe.conv_lr={rate}") for rate in (10, 3, 9)]
         for rates in ((), *both, ("recipe.position_lr=3",)):

@@ -1,5 +1,6 @@
 """The long table of numbers, read from folders."""
 
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -7,10 +8,10 @@ import pytest
 from pretend import measured
 from relpos.files import write_json, write_text
 from relpos.results.values import GAP, LOSS, by, read, select
-from relpos.runs.run import Run, read_record
+from relpos.runs.run import read_record
 from relpos.tables.experiment import load
 from relpos.tables.plan import PlannedRow, plan_table
-from tables.small_data import finish, write_experiment
+from tables.small_data import finish, finish_tuning, write_experiment
 
 
 @pytest.fixture
@@ -21,12 +22,8 @@ def row(tmp_path: Path) -> PlannedRow:
     )
     (planned,) = plan_table(load(str(experiment)))
     finish(planned.pretrainings[0], {"heldout_loss": 3.0, "perplexity": 20.0, "parameters": 1000})
-    scored(planned.tunings[0].run, 40.0)
+    finish_tuning(planned.tunings[0].run, {"cola": 40.0}, 20)
     return planned
-
-
-def scored(run: Run, score: float) -> None:
-    finish(run, {"columns": {"cola": score}, "majority": {"cola": 0.0}, "examples": {"cola": 20}})
 
 
 def test_a_line_for_each_number_of_each_run(row):
@@ -36,10 +33,8 @@ def test_a_line_for_each_number_of_each_run(row):
         "perplexity": 20.0,
         "parameters": 1000.0,
     }
-    [loss], [score] = (
-        select(by_stage["pretrain"], column=LOSS),
-        select(by_stage["finetune"], column="cola"),
-    )
+    [loss] = select(by_stage["pretrain"], column=LOSS)
+    [score] = select(by_stage["finetune"], column="cola")
     assert (score.value, score.seed, score.majority, score.examples, score.answers) == (
         40.0,
         7,
@@ -48,9 +43,8 @@ def test_a_line_for_each_number_of_each_run(row):
         None,
     )
     # A score belongs to the pre-training that it started from.
-    assert [
-        getattr(score, key) for key in ("origin", "scale", "scheme", "rates", "pretrain_seed")
-    ] == [getattr(loss, key) for key in ("origin", "scale", "scheme", "rates", "pretrain_seed")]
+    origin = attrgetter("origin", "scale", "scheme", "rates", "pretrain_seed")
+    assert origin(score) == origin(loss)
 
 
 def test_a_fine_tuning_of_a_fine_tuning_belongs_to_the_same_pre_training_and_was_made_in_another_way(

@@ -1,5 +1,6 @@
 """Rows of a table, made from the scores of their seeds."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,16 +25,18 @@ def column(values: list[float], examples: int = 400) -> Column:
     )
 
 
-def row(name: str, values: list[float], overrides: list[str]) -> Row:
-    return Row(
-        name, overrides, columns={"rte": column(values)}, mean=replace(column(values), of=["rte"])
-    )
+def row(name: str, values: list[float], *overrides: str) -> Row:
+    return _row(name, column(values), overrides)
 
 
-def of_pretrainings(name: str, values: list[float], overrides: list[str]) -> Row:
+def of_pretrainings(name: str, values: list[float], *overrides: str) -> Row:
     """A row whose scores are those of as many pre-trainings."""
-    scores = replace(column(values), seeds=[(place, 0) for place in range(len(values))])
-    return Row(name, overrides, columns={"rte": scores}, mean=replace(scores, of=["rte"]))
+    seeds = [(place, 0) for place in range(len(values))]
+    return _row(name, replace(column(values), seeds=seeds), overrides)
+
+
+def _row(name: str, scores: Column, overrides: Iterable[str]) -> Row:
+    return Row(name, [*overrides], columns={"rte": scores}, mean=replace(scores, of=["rte"]))
 
 
 def experiment(**changes: Any) -> Experiment:

@@ -101,6 +101,13 @@ def log(run: Run, losses: dict[int, float]) -> None:
     (run.path / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
 
 
+def finish_tuning(run: Run, columns: dict[str, float], examples: int, majority: float = 0.0) -> Run:
+    """The same of a fine-tuning with these scores."""
+    facts = {"majority": majority, "examples": examples}
+    metrics = {name: dict.fromkeys(columns, fact) for name, fact in facts.items()}
+    return finish(run, {"columns": columns} | metrics)
+
+
 def finish(run: Run, metrics: dict[str, Any], **changes: Any) -> Run:
     """Leaves what a run that is finished leaves in its record."""
     run.path.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from relpos.tables.render.cells import text_of
 from relpos.tables.render.view import view_of
 from relpos.tables.rows import rows_of, summary, with_heldout_lengths
 from relpos.tables.table import Row, Table
-from tables.small_data import finish, log
+from tables.small_data import finish, finish_tuning, log
 
 TASKS = {"mnli": ["mnli_m", "mnli_mm"]}
 
@@ -41,15 +41,7 @@ def tuning(
         start,
     )
     if scores is not None:
-        columns = dict(zip(names, scores, strict=True))
-        finish(
-            run,
-            {
-                "columns": columns,
-                "majority": dict.fromkeys(names, majority),
-                "examples": dict.fromkeys(names, 100),
-            },
-        )
+        finish_tuning(run, dict(zip(names, scores, strict=True)), 100, majority)
     return Tuning(task, 0, seed, run)
 
 

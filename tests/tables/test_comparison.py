@@ -26,7 +26,7 @@ def compared(
 
 @pytest.mark.parametrize(("printed", "expected"), [(60.1, "inside"), (70.0, "outside")])
 def test_a_printed_number_lies_inside_or_outside_the_interval_over_pre_trainings(printed, expected):
-    rows = [of_pretrainings("base", around(60.0), [])]
+    rows = [of_pretrainings("base", around(60.0))]
     [beside] = compared(rows, {"base": {"rte": printed, "rte_sem": 0.3}})
     assert (beside.printed_sem, beside.difference, beside.verdict) == (
         0.3,
@@ -37,13 +37,13 @@ def test_a_printed_number_lies_inside_or_outside_the_interval_over_pre_trainings
 
 @pytest.mark.parametrize("statistic", ["best", "median"])
 def test_the_interval_of_a_mean_says_nothing_about_a_best_or_a_median(statistic):
-    rows = [of_pretrainings("base", around(60.0), [])]
+    rows = [of_pretrainings("base", around(60.0))]
     [beside] = compared(rows, {"base": {"rte": 60.0}}, statistic=statistic)
     assert (beside.difference, beside.verdict) == (pytest.approx(0.0), None)
 
 
 def test_one_pre_training_decides_nothing_whatever_its_fine_tunings_say():
-    rows = [row(name, around(value, 0.1), []) for name, value in (("base", 60.0), ("other", 70.0))]
+    rows = [row(name, around(value, 0.1)) for name, value in (("base", 60.0), ("other", 70.0))]
     printed = {"other": {"rte": 60.0, "rte_sem": 0.1}}
     _, other = compared(rows, printed, baseline=["base"])
     assert (other.difference, other.verdict) == (pytest.approx(10.0), None)
@@ -55,7 +55,7 @@ def test_one_pre_training_decides_nothing_whatever_its_fine_tunings_say():
 def test_a_dev_score_is_not_compared_with_a_printed_test_score():
     """The authors' own dev scores lie above their test scores in every row; differences to the
     baseline compare."""
-    rows = [row(name, around(value), []) for name, value in (("base", 73.7), ("other", 76.9))]
+    rows = [row(name, around(value)) for name, value in (("base", 73.7), ("other", 76.9))]
     printed = {"base": {"rte": 71.1}, "other": {"rte": 75.2}}
     server = {"base": {"rte": 71.4}}
     base, other = compared(
@@ -84,7 +84,7 @@ def test_a_best_and_a_median_are_those_over_the_fine_tunings_of_one_pre_training
 
 def test_what_stands_beside_a_cell():
     rows = [
-        of_pretrainings(name, values, [])
+        of_pretrainings(name, values)
         for name, values in (("base", around(60.0)), ("better", around(64.0)), ("empty", []))
     ]
     printed = {
@@ -101,12 +101,12 @@ def test_what_stands_beside_a_cell():
 
 
 def test_a_row_of_one_pre_training_borrows_the_spread_of_the_others():
-    rows = [of_pretrainings("base", around(60.0, 0.3), []), of_pretrainings("alone", [64.0], [])]
+    rows = [of_pretrainings("base", around(60.0, 0.3)), of_pretrainings("alone", [64.0])]
     assert compared(rows, baseline=["base"])[1].delta_p < 0.01
 
 
 def test_each_row_is_held_against_the_baseline_it_shares_most_overrides_with():
-    rows = [row(name, around(value), overrides) for name, value, overrides in (
+    rows = [row(name, around(value), *overrides) for name, value, overrides in (
         ("small_a", 60.0, ["size=small"]), ("base_a", 70.0, ["size=base"]),
         ("base_b", 73.0, ["size=base", "position=b"]), ("small_b", 61.0, ["size=small", "position=b"]))]  # fmt: skip
     overrides = {row.name: row.overrides for row in rows}
@@ -125,7 +125,7 @@ def test_a_baseline_that_was_not_chosen_is_not_replaced_by_another():
         "base_a": ["size=base"],
         "small_b": ["size=small", "position=b"],
     }
-    rows = [row(name, around(60.0), overrides[name]) for name in ("base_a", "small_b")]
+    rows = [row(name, around(60.0), *overrides[name]) for name in ("base_a", "small_b")]
     found = compared(rows, baseline=["small_a", "base_a"], rows=overrides)
     assert [column.delta for column in found] == [None, None]
 
@@ -145,7 +145,7 @@ def test_fine_tunings_of_one_pre_training_count_once_where_there_are_several():
 
 
 def test_a_partial_mean_is_not_held_against_printed_glue():
-    rows = [row("base", around(60.0), [])]
+    rows = [row("base", around(60.0))]
     [found] = with_comparisons(rows, experiment(), {"base": {"glue": 70.0}})
     assert (found.mean.printed, found.mean.difference) == (None, None)
 
@@ -164,8 +164,8 @@ def test_a_table_that_needs_something_shows_the_printed_numbers():
 
 @pytest.mark.parametrize("ahead", [0.2, 8.0])
 def test_a_column_in_which_no_row_is_ahead_of_an_untrained_one_says_so(ahead):
-    control = of_pretrainings("not_pretrained", around(60.0, -1.0), ["pretrain.steps=0"])
-    rows = [control, of_pretrainings("none", around(60.0 + ahead), ["position=none"])]
+    control = of_pretrainings("not_pretrained", around(60.0, -1.0), "pretrain.steps=0")
+    rows = [control, of_pretrainings("none", around(60.0 + ahead), "position=none")]
     first, second = with_comparisons(rows, experiment(), {})
     assert (first.columns["rte"].learnt, first.columns["rte"].learnt_interval) == (None, None)
     found = second.columns["rte"]

@@ -12,7 +12,7 @@ from relpos.results.values import answers, select
 from relpos.tables.plan import PlannedRow, Tuning
 from relpos.tables.rows import interval_of_answers, rows_of, values_of
 from relpos.train.finetune import write_answers
-from tables.small_data import finish
+from tables.small_data import finish_tuning
 
 RIGHT = np.tile([0.0, 1.0], 100)
 
@@ -38,7 +38,7 @@ def tunings(shares: dict[int, float], kept: bool = True) -> list[Tuning]:
             )
             said = with_errors(share, 10 * pretrain_seed + seed)
             columns = {"rte": float(100 * np.mean(said == RIGHT))}
-            finish(run, {"columns": columns, "majority": {"rte": 50.0}, "examples": {"rte": 200}})
+            finish_tuning(run, columns, 200, 50.0)
             if kept:
                 write_answers(run.path / "dev" / "rte.tsv", said, RIGHT)
             made.append(Tuning("rte", pretrain_seed, seed, run))

@@ -59,9 +59,17 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sample, "model", property(lambda _: pytest.fail("measured again")))
 
 
+def reproduce(made: Path, *words: str) -> int:
+    return main(["reproduce", f"table={made / 'ordered.yaml'}", *words])
+
+
+def table_in(root: Path) -> Table:
+    return read_table(root / "tables" / "ordered", Table)
+
+
 @pytest.fixture
 def table(made: Path) -> Table:
-    return read_table(made / "tables" / "ordered", Table)
+    return table_in(made)
 
 
 def test_a_network_without_positions_shows_that_it_knows_no_order(table):
@@ -80,8 +88,9 @@ def test_every_pre_training_gives_one_value(table):
 
 def test_the_interval_over_few_pre_trainings_is_that_of_the_t_distribution(table):
     column = table.row("absolute").columns["other_pairs"]
-    low, high = column.mean - 12.706 * column.sem, column.mean + 12.706 * column.sem
-    assert column.interval == pytest.approx((max(low, 0), min(high, 100)), rel=1e-3)
+    half = 12.706 * column.sem
+    ends = max(column.mean - half, 0), min(column.mean + half, 100)
+    assert column.interval == pytest.approx(ends, rel=1e-3)
 
 
 def made_results(seed: int, n: int = 40) -> dict[str, Any]:
@@ -152,7 +161,7 @@ def test_nothing_is_measured_twice(made, monkeypatch):
     monkeypatch.setenv("RELPOS_RUNS", str(made))
     nothing_is_measured(monkeypatch)
     before = (made / "tables" / "ordered" / "table.json").read_bytes()
-    assert main(["reproduce", f"table={made / 'ordered.yaml'}"]) == 0
+    assert reproduce(made) == 0
     assert (made / "tables" / "ordered" / "table.json").read_bytes() == before
 
 
@@ -179,18 +188,11 @@ def figures(root: Path) -> dict[str, bytes]:
 @pytest.mark.full
 def test_order_is_a_stage_that_can_be_left_for_later(unmeasured, made, monkeypatch):
     monkeypatch.setenv("RELPOS_RUNS", str(unmeasured))
-    command = [
-        "reproduce",
-        f"table={made / 'ordered.yaml'}",
-        "rows=[none]",
-        "order.examples=2",
-        "engine=debug",
-    ]
-    assert main([*command, "stages=[pretrain]"]) == 0
+    words = ["rows=[none]", "order.examples=2", "engine=debug"]
+    assert reproduce(made, *words, "stages=[pretrain]") == 0
     assert not figures(unmeasured)
-    assert main([*command, "stages=[order]"]) == 0
-    measured = read_table(unmeasured / "tables" / "ordered", Table)
-    assert measured.rows[0].columns["shuffle_gap"].mean == pytest.approx(0, abs=1e-5)
+    assert reproduce(made, *words, "stages=[order]") == 0
+    assert table_in(unmeasured).rows[0].columns["shuffle_gap"].mean == pytest.approx(0, abs=1e-5)
 
 
 @pytest.mark.full
@@ -199,26 +201,22 @@ def test_networks_measured_side_by_side_have_the_same_figures_to_the_last_bit(
 ):
     monkeypatch.setenv("RELPOS_RUNS", str(unmeasured))
     nothing_is_measured(monkeypatch)
-    assert main(["reproduce", f"table={made / 'ordered.yaml'}", "workers=2", "rows=absolute"]) == 0
+    assert reproduce(made, "workers=2", "rows=absolute") == 0
     assert figures(unmeasured) == {
         place: content for place, content in figures(made).items() if "-absolute-" in place
     }
-    columns, before = (
-        read_table(root / "tables" / "ordered", Table).row("absolute").columns
+    values, before = (
+        {name: column.values for name, column in table_in(root).row("absolute").columns.items()}
         for root in (unmeasured, made)
     )
-    assert {name: column.values for name, column in columns.items()} == {
-        name: column.values for name, column in before.items()
-    }
+    assert values == before
 
 
 def test_a_network_that_cannot_be_measured_fails_by_measure_and_the_others_are_measured(
     made, unmeasured, python, monkeypatch, capsys
 ):
     monkeypatch.setenv("RELPOS_RUNS", str(unmeasured))
-    first, second = sorted(
-        path for path in (unmeasured / "pretrain").iterdir() if path.name.startswith("none")
-    )
+    first, second = sorted((unmeasured / "pretrain").glob("none*"))
     for run in (first, second):
         shutil.rmtree(run / "snapshots")
     (first / "model" / "model.safetensors").unlink()
@@ -227,14 +225,12 @@ def test_a_network_that_cannot_be_measured_fails_by_measure_and_the_others_are_m
         "order_snapshots.pairs.limit=4",
         "order_snapshots.pairs.others=null",
     ]
-    assert (
-        main(["reproduce", f"table={made / 'ordered.yaml'}", "workers=2", "rows=none", *words]) == 1
-    )
+    assert reproduce(made, "workers=2", "rows=none", *words) == 1
     lines = capsys.readouterr().err.splitlines()
     assert [
         line.partition(" failed: no model in")[0] for line in lines if "relpos: order" in line
     ] == [f"relpos: order {measure}-{first.name}" for measure in ("shuffle", "pairs")]
-    columns = read_table(unmeasured / "tables" / "ordered", Table).row("none").columns
+    columns = table_in(unmeasured).row("none").columns
     assert [(column.seeds, column.n_missing) for column in columns.values()] == [([(1, 0)], 1)] * 3
 
 
@@ -248,9 +244,7 @@ def test_an_override_of_the_command_line_reaches_the_measurement(tmp_path):
 
 def test_pre_trainings_that_are_not_finished_are_missing(tmp_path):
     given = load(str(write(tmp_path)))
-    plan = plan_table(given)
-    asked = instrument(given)
-    row = rows_of(plan, asked)[0]
+    row = rows_of(plan_table(given), instrument(given))[0]
     assert [(column.mean, column.n_missing) for column in row.columns.values()] == [(None, 2)] * 3
 
 

@@ -17,7 +17,7 @@ from relpos.runs.plan import plan
 from relpos.runs.run import runs_root
 from relpos.stages.finetune import with_task
 from relpos.tables.experiment import load
-from relpos.tables.plan import plan_table, reseeded, runs_of
+from relpos.tables.plan import PlannedRow, plan_table, reseeded, runs_of
 from tables.small_data import plan_of, small, write_experiment
 
 PART = "{_target_: relpos.model.position.%s}"
@@ -56,10 +56,15 @@ def test_runs_are_those_of_the_single_commands(tmp_path):
     inner = [
         f"pretrain.{override}" for override in PRETRAIN if not override.startswith("evaluations")
     ]
-    overrides = [*shared, *inner, "task=rte", "steps=5", "intermediate=none", "seed=4"]
-    alone = plan(compose("finetune", overrides))
-    tuning = next(tuning for tuning in row.tunings if (tuning.task, tuning.seed) == ("rte", 4))
-    assert (tuning.run.identity, tuning.run.name) == (alone.identity, alone.name)
+    overrides = [*shared, *inner, "steps=5", "intermediate=none"]
+    assert_tuned_as(row, "rte", 4, overrides)
+
+
+def assert_tuned_as(row: PlannedRow, task: str, seed: int, overrides: list[str]) -> None:
+    """The row's fine-tuning is that of `relpos finetune` with these overrides."""
+    alone = plan(compose("finetune", [*overrides, f"task={task}", f"seed={seed}"]))
+    [run] = [tuning.run for tuning in row.tunings if (tuning.task, tuning.seed) == (task, seed)]
+    assert (run.identity, run.name) == (alone.identity, alone.name)
 
 
 def test_another_seed_is_what_planning_anew_gives():
@@ -166,10 +171,9 @@ def test_seeds_of_the_command_line_replace_those_of_the_file(capsys):
 
 def test_tasks_of_the_command_line_replace_those_of_the_file(tmp_path, monkeypatch, capsys):
     arguments = ["reproduce", "table=demo", "rows=[fixed]", "dry_run=true"]
-    assert main([*arguments, "tasks=[cola]"]) == 0
-    assert re.search(r"^fixed +0/1 +0/1 *$", capsys.readouterr().out, re.MULTILINE)
-    assert main([*arguments, "tasks=[]"]) == 0
-    assert re.search(r"^fixed +0/1 *$", capsys.readouterr().out, re.MULTILINE)
+    for tasks, counts in (("[cola]", "0/1 +0/1"), ("[]", "0/1")):
+        assert main([*arguments, f"tasks={tasks}"]) == 0
+        assert re.search(rf"^fixed +{counts} *$", capsys.readouterr().out, re.MULTILINE)
     assert main([*arguments, "tasks=[coal]"]) == 1
     assert "tasks: unknown task 'coal'. Did you mean 'cola'" in capsys.readouterr().err
 
@@ -213,14 +217,8 @@ def test_rows_that_start_from_a_checkpoint_pre_train_nothing(tmp_path):
     assert [row.runs for row in plan_table(given)] == [[]] * 2
     kept, removed = plan_table(given, overrides=[f"network={model}"])
     assert (kept.pretrainings, removed.pretrainings) == ([], [])
-    alone = plan(
-        compose(
-            "finetune",
-            ["task=cola", "steps=3", "seed=1", f"network={model}", "change.positions=remove"],
-        )
-    )
-    tuning = next(tuning for tuning in removed.tunings if (tuning.task, tuning.seed) == ("cola", 1))
-    assert (tuning.run.identity, tuning.run.name) == (alone.identity, alone.name)
+    overrides = ["steps=3", f"network={model}", "change.positions=remove"]
+    assert_tuned_as(removed, "cola", 1, overrides)
     with pytest.raises(RelposError, match="no such folder or file"):
         plan_table(given, overrides=["network=./nowhere"])
 

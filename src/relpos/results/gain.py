@@ -228,8 +228,6 @@ def digits(column: str) -> int:
 def _where(columns: Sequence[str]) -> str:
     if len(columns) == len(GLUE):
         return ""
-    if columns[0] in WHERE:
-        return WHERE[columns[0]]
     if len(columns) == 1:
-        return f" in {columns[0]}"
+        return WHERE.get(columns[0], f" in {columns[0]}")
     return f" in the mean of {', '.join(columns)}"

@@ -61,11 +61,6 @@ class Changes:
             if not _is_below(re.sub(r"^(pretrain|finetune)\.", "", key), MACHINE)
         ]
 
-    @property
-    def words(self) -> list[str]:
-        """The words that name the folder of a changed table."""
-        return [*(self.rows or ()), *self.shown]
-
 
 def _is_below(key: str, keys: Collection[str]) -> bool:
     return key in keys or key.partition(".")[0] in keys
@@ -151,7 +146,7 @@ def folder_of(
     """
     folder = table_folder(experiment.name)
     _refuse_other_file(folder, experiment)
-    words = "-".join(changes.words)
+    words = "-".join([*(changes.rows or ()), *changes.shown])
     if not words or not _finished(folder) - {*identities}:
         return folder
     short = re.sub(r"[^\w.]+", "-", words)[:LONGEST].strip("-.")

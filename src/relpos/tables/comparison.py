@@ -89,16 +89,11 @@ def _ours(row: Row, name: str, statistic: str) -> float | None:
     """The mean over pre-trainings of a statistic of each one's fine-tunings."""
     # A best or a median is taken in each column and then averaged; for a mean the order does not
     # matter.
-    names = [name] if statistic == "mean" else _names(row, name)
+    names = [name] if statistic == "mean" else columns_named(name, row.mean.of)
     parts = [row.numbers[part] for part in names]
     if not parts or not all(part.values for part in parts):
         return None
     return fmean(part.over_pretrainings(statistic) for part in parts)
-
-
-def _names(row: Row, name: str) -> list[str]:
-    """The columns of the mean, or the one column of this name."""
-    return row.mean.of if name == MEAN else [name]
 
 
 class Lead(NamedTuple):
@@ -120,7 +115,8 @@ class Lead(NamedTuple):
 
 def _lead(scale: Scale, row: Row, base: Row, name: str) -> Lead:
     ours, theirs = row.numbers[name], base.numbers.get(name, Column())
-    estimate = estimated(scale, {row.name: 1.0, base.name: -1.0}, _names(row, name))
+    columns = columns_named(name, row.mean.of)
+    estimate = estimated(scale, {row.name: 1.0, base.name: -1.0}, columns)
     test = estimate[1] if estimate else None
     # Models are compared only where pre-trainings cannot be: two models differ more surely than two
     # rows.

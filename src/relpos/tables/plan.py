@@ -279,12 +279,15 @@ def runs_of(rows: Sequence[PlannedRow], measurements: Sequence[Run] = ()) -> lis
         depths[run.identity] = 1 + max(
             (depths[read.identity] for read in run.inputs.values()), default=-1
         )
-
-    def rank(run: Run) -> tuple[int, bool, int]:
-        return depths[run.identity], run.identity not in inputs, rounds.get(run.identity, 0)
-
     # Sorting is stable: runs of equal rank keep the order of the file.
-    return sorted(runs, key=rank)
+    return sorted(
+        runs,
+        key=lambda run: (
+            depths[run.identity],
+            run.identity not in inputs,
+            rounds.get(run.identity, 0),
+        ),
+    )
 
 
 def _inputs(runs: Iterable[Run]) -> set[str]:

@@ -265,8 +265,9 @@ def with_heldout_lengths(
         return list(rows)
     result = []
     for row, planned in zip(rows, plan, strict=True):
-        finished = [run for run in planned.pretrainings if run.state == "finished"]
-        by_run = [_losses_at(run, lengths) for run in finished]
+        by_run = [
+            _losses_at(run, lengths) for run in planned.pretrainings if run.state == "finished"
+        ]
         means = {str(length): mean_if_all([at.get(length) for at in by_run]) for length in lengths}
         result.append(replace(row, heldout_by_length=means))
     return result
@@ -306,7 +307,7 @@ def constant_phase(runs: Sequence[Run]) -> dict[int, Curve]:
     curves: dict[int, Curve] = {}
     for run in runs:
         # A first phase of shorter texts has fewer tokens a step.
-        if run.is_pretraining and run.state == "finished" and "first" not in run.meaning:
+        if run.state == "finished" and "first" not in run.meaning:
             recipe = Recipe.of(run.meaning["recipe"])
             end = run.meaning["steps"]
             if recipe.schedule != "linear":

@@ -19,9 +19,9 @@ from relpos.files import write_json
 from relpos.measures.measure import NATS
 from relpos.readers import Plain
 from relpos.results.plateau import Onset
-from relpos.results.scale import MEAN, Scale
+from relpos.results.scale import MEAN, Scale, columns_named
 from relpos.results.statistics import Interval
-from relpos.results.values import GLUE, PartRates, Seed, Value, mean_over
+from relpos.results.values import PartRates, Seed, Value, mean_over
 from relpos.runs.table_file import FILE, RowRun, read_table, table_folder
 
 if TYPE_CHECKING:
@@ -194,8 +194,7 @@ class Row:
     def server_score(self, name: str) -> float | None:
         """The GLUE server's score in a column, or the mean of the nine; None where a score is
         missing."""
-        columns = GLUE if name == MEAN else (name,)
-        return mean_if_all([self.server.get(column) for column in columns])
+        return mean_if_all([self.server.get(column) for column in columns_named(name)])
 
     def with_numbers(self, numbers: Mapping[str, Column]) -> Row:
         """The row with these in place of its `numbers`."""
@@ -232,14 +231,14 @@ PLAIN = (
 
 def scale_of(rows: Sequence[Row]) -> Scale:
     """A scale of the rows that are compared with each other."""
-    scale = Scale()
+    values = {}
     for row in rows:
-        scale.values[row.name] = {
+        values[row.name] = {
             name: column_values(name, column)
             for name, column in row.columns.items()
             if column.values
         }
-    return scale
+    return Scale(values=values)
 
 
 def column_values(name: str, column: Column) -> list[Value]:

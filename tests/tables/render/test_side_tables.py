@@ -12,7 +12,7 @@ from tables.made_rows import around, experiment, of_pretrainings, row
 
 
 def test_delta_is_shown_with_its_star():
-    rows = [of_pretrainings("base", around(60.0), []), of_pretrainings("better", around(64.0), [])]
+    rows = [of_pretrainings("base", around(60.0)), of_pretrainings("better", around(64.0))]
     view = view_of(Table("t", "?", with_comparisons(rows, experiment(baseline=["base"]), {})))
     assert "| better | +4.0 (+10.0 %) * |" in text.markdown(view)
     assert r"better & +4.0 (+10.0 \%) * &" in latex(view)
@@ -24,10 +24,7 @@ def test_losses_at_other_lengths_are_in_every_form(tmp_path):
         Table(
             "t",
             "?",
-            [
-                replace(row(name, around(60.0), []), heldout_by_length=losses[name])
-                for name in losses
-            ],
+            [replace(row(name, around(60.0)), heldout_by_length=losses[name]) for name in losses],
         )
     )
     assert "| short | 3.000 | — |" in text.markdown(view)

@@ -157,8 +157,7 @@ def view_of(table: Table, more: Sequence[SideTable] = ()) -> View:
         scores.append(
             score_column(mean.lower().replace(" ", "_"), mean, [row.mean for row in rows])
         )
-    runs = [runs_column(rows)] * any(row.runs for row in rows)
-    columns = [*(plain_column(plain, rows) for plain in PLAIN), *runs, *scores]
+    columns = [*(plain_column(plain, rows) for plain in PLAIN), runs_column(rows), *scores]
     side_tables = [
         order_and_rate(rows),
         server(rows),
