@@ -47,7 +47,7 @@ from relpos.results.values import (
     Seed,
     Value,
     by,
-    per_group,
+    by_pretraining,
     precedence,
     select,
     shared_ways,
@@ -326,11 +326,6 @@ def mean_of(columns: Sequence[Mapping[Seed, float]]) -> dict[Seed, float]:
     """
     common = [seed for seed in columns[0] if all(seed in scores for scores in columns)]
     return {seed: sum(scores[seed] for scores in columns) / len(columns) for seed in common}
-
-
-def by_pretraining(single: Mapping[Seed, float]) -> dict[int, float]:
-    """Pre-training seed → mean over its fine-tunings."""
-    return per_group([seed for seed, _ in single], list(single.values()))
 
 
 def errors_above(values: Sequence[Value]) -> float:

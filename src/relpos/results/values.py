@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,6 @@ Seed = tuple[int, int]
 fine-tuning."""
 Halves = tuple[float, float]
 """The score × 100 on the even and on the odd examples of a dev set."""
-Group = TypeVar("Group", bound=Hashable)
 GLUE = ("cola", "mnli_m", "mnli_mm", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb")
 """The nine columns whose mean is GLUE; WNLI is shown, but is not in the mean."""
 STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
@@ -304,31 +303,25 @@ def shared_ways(
     return most_shared(((value.column, value.way, group(value)) for value in ordered), groups)
 
 
-def per_group(
-    groups: Iterable[Group],
-    values: Iterable[float],
-    statistic: str = "mean",
-) -> dict[Group, float]:
-    """Group → the mean, best or median of its values.
+def by_pretraining(scores: Mapping[Seed, float], statistic: str = "mean") -> dict[int, float]:
+    """Pre-training seed → the mean, best or median of its fine-tunings, which depend on each other.
 
-    Fine-tunings of one pre-training depend on each other, so groups are pre-trainings.
-
-    >>> per_group(["a", "b", "a"], [1.0, 5.0, 3.0])
-    {'a': 2.0, 'b': 5.0}
+    >>> by_pretraining({(0, 0): 1.0, (1, 0): 5.0, (0, 1): 3.0})
+    {0: 2.0, 1: 5.0}
     """
-    members: dict[Group, list[float]] = {}
-    for group, value in zip(groups, values, strict=True):
-        members.setdefault(group, []).append(value)
-    return {group: STATISTICS[statistic](of_group) for group, of_group in members.items()}
+    tunings: dict[int, list[float]] = {}
+    for (pretraining, _), score in scores.items():
+        tunings.setdefault(pretraining, []).append(score)
+    return {seed: STATISTICS[statistic](of_seed) for seed, of_seed in tunings.items()}
 
 
-def mean_over(groups: Iterable[Group], values: Iterable[float], statistic: str) -> float:
-    """The mean over groups (pre-trainings) of a statistic of each group's values.
+def mean_over(scores: Mapping[Seed, float], statistic: str) -> float:
+    """The mean over pre-trainings of a statistic of each one's fine-tunings.
 
-    >>> mean_over(["a", "b", "a"], [1.0, 5.0, 3.0], "best")
+    >>> mean_over({(0, 0): 1.0, (1, 0): 5.0, (0, 1): 3.0}, "best")
     4.0
     """
-    return fmean(per_group(groups, values, statistic).values())
+    return fmean(by_pretraining(scores, statistic).values())
 
 
 def rates_of(settings: Plain) -> Rates:

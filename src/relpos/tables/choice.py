@@ -91,10 +91,10 @@ def _halves(row: Row, column: str, statistic: str) -> Halves | None:
         return None
     # The statistic is taken over the scores of the runs, on half of the examples as on all.
     metric = read_record(paths[0].parent.parent)["meaning"]["task"]["metric"]
-    pretrainings = [run.pretrain_seed for run in runs]
+    seeds = [(run.pretrain_seed or 0, run.seed or 0) for run in runs]
     of_halves = zip(*(halves(path, metric) for path in paths), strict=True)
-    even, odd = (mean_over(pretrainings, scores, statistic) for scores in of_halves)
-    return even, odd
+    even, odd = (dict(zip(seeds, scores, strict=True)) for scores in of_halves)
+    return mean_over(even, statistic), mean_over(odd, statistic)
 
 
 def _on_halves(rows: Mapping[str, Halves | None], base: str) -> tuple[float | None, float | None]:

@@ -26,10 +26,10 @@ from relpos.results.plateau import NONE, Curve, order_found, order_known
 from relpos.results.scale import (
     MEAN,
     Scale,
-    by_pretraining,
     columns_named,
     mean_of,
     scheme,
+    scores_by_seeds,
 )
 from relpos.results.statistics import Difference, Interval
 from relpos.results.values import (
@@ -39,6 +39,7 @@ from relpos.results.values import (
     Value,
     answers,
     by,
+    by_pretraining,
     figure_values,
     pretraining_values,
     rates_of,
@@ -331,7 +332,7 @@ def column(values: Sequence[Value], states: Sequence[str], several: bool, metric
     """
     n_failed = states.count("failed")
     result = replace(
-        summary({value.seeds: value.value for value in values}, several),
+        summary(scores_by_seeds(values), several),
         n_failed=n_failed,
         n_missing=len(states) - len(values) - n_failed,
         metric=metric,

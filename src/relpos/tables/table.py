@@ -119,7 +119,7 @@ class Column:
 
     def over_pretrainings(self, statistic: str) -> float:
         """The mean over pre-trainings of a statistic of each one's fine-tunings."""
-        return mean_over([seed for seed, _ in self.seeds], self.values, statistic)
+        return mean_over(self.by_seed, statistic)
 
     @property
     def is_score(self) -> bool:
