@@ -256,9 +256,10 @@ def _or_left_out(folder: Path) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, RelposError) as error:
-        path = folder / "record.json"
-        lacking = f"it lacks something ({error}): delete the folder to start anew"
-        say(f"relpos: damaged record {path}: {lacking}")
+        say(
+            f"relpos: damaged record {folder / 'record.json'}: it lacks something ({error}): "
+            "delete the folder to start anew"
+        )
 
 
 def select(values: Iterable[Value], **fields: object) -> list[Value]:
