@@ -244,8 +244,10 @@ def with_minus(text: str) -> str:
 
 def title(column: str) -> str:
     """The head of a column of GLUE or of a measure; of any other column its name."""
-    of_measures = {name: kind.title for name, (_, kind) in measured_columns().items()}
-    return (NAMES | of_measures).get(column, column)
+    of_measures = measured_columns()
+    if column in of_measures:
+        return of_measures[column][1].title
+    return NAMES.get(column, column)
 
 
 @dataclass(frozen=True)
