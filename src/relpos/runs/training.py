@@ -18,6 +18,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.environments import LightningEnvironment
+from pytorch_lightning.loggers import Logger
 from pytorch_lightning.profilers import AdvancedProfiler, SimpleProfiler
 
 from relpos.config.schema import WATCHING, TrainingConfig
@@ -77,48 +78,32 @@ class Parts:
     constant: int | None = None
 
 
-@dataclass(frozen=True)
-class Start:
-    """Where a start of a training begins.
-
-    Args:
-        checkpoint: that it goes on from; None: it begins with the initial weights.
-        step: of the checkpoint.
-        keeps: the step at which it keeps a trunk for other runs; None: none can begin there.
-    """
-
-    checkpoint: Path | None
-    step: int
-    keeps: int | None
-
-
 def fit(run: Run, parts: Parts, evaluations: int) -> pl.Trainer:
     """Trains from the newest checkpoint, or from the beginning, to the last step, behind which a
     pre-training is evaluated. Of several processes the first one writes."""
-    module = parts.module
-    microbatch = parts.microbatch
-    group = parts.module.group
-    config = _config(run)
+    module, group, config = parts.module, parts.module.group, _config(run)
+    every = max(1, module.steps // evaluations) if evaluations else 0
+    # the step at which it keeps a trunk for other runs; None: none can begin there
+    keeps = parts.constant if group.world == 1 else None
 
     def note_memory(microbatch: int) -> None:
         if group.first:
             run.note_start(out_of_memory=microbatch)
 
-    start = _start(run, parts)
-    trainer = _trainer(run, parts, evaluations, start)
-    if isinstance(module, Pretraining) and start.step:
-        _restore_evaluation(run, module, trainer, evaluations, start.step)
+    checkpoint, step = _start(run, parts, keeps)
+    trainer = _trainer(run, parts, every, step, keeps)
+    if isinstance(module, Pretraining) and step:
+        _restore_evaluation(run, module, trainer, every, step)
     if group.first:
         # which the trainer has chosen
         tell_of_precision(config.precision, trainer.strategy.root_device)
-    checkpointing = next(each for each in trainer.callbacks if isinstance(each, Checkpointing))  # type: ignore[attr-defined]
     started = time.perf_counter()
     worked = time.process_time()
     most = -(-max(batch for _, batch, _ in config.shapes) // group.world)
     try:
-        restoring = _restoring(start.checkpoint, lambda: checkpointing.has_begun)
-        with restoring, stopping(), explained_memory(microbatch, most, note=note_memory):
-            trainer.fit(module, parts.data, ckpt_path=start.checkpoint, weights_only=True)
+        restoring = _restoring(checkpoint, module)
+        with restoring, stopping(), explained_memory(parts.microbatch, most, note=note_memory):
+            trainer.fit(module, parts.data, ckpt_path=checkpoint, weights_only=True)
     finally:
         # Also of a start that failed: an attention kernel may be why.
         if group.first and (used := kernels_used(module.model)):
@@ -128,11 +113,10 @@ def fit(run: Run, parts: Parts, evaluations: int) -> pl.Trainer:
     if group.first:
         # Of the last start alone, since one that is interrupted does not come here; an estimate
         # reads runs of a single start only.
-        seconds = {
-            "fit_seconds": time.perf_counter() - started,
-            "fit_cpu_seconds": time.process_time() - worked,
-        }
-        run.update(**{key: round(value, 2) for key, value in seconds.items()})
+        run.update(
+            fit_seconds=round(time.perf_counter() - started, 2),
+            fit_cpu_seconds=round(time.process_time() - worked, 2),
+        )
     # no evaluation was due after the last step, or this process began behind it
     if isinstance(module, Pretraining) and module.evaluated != trainer.global_step:
         with stopping():
@@ -151,28 +135,21 @@ def keep(run: Run, parts: Parts, trainer: pl.Trainer, metrics: Plain) -> None:
     conclude(trainer.loggers, figures(metrics))
 
 
-def _start(run: Run, parts: Parts) -> Start:
-    """Where a start begins, which the record is told. Sets the threads, and takes over the log of
-    another run's steps.
+def _start(run: Run, parts: Parts, keeps: int | None) -> tuple[Path | None, int]:
+    """The checkpoint that a start goes on from and its step, which the record is told; None: it
+    begins with the initial weights. Sets the threads, and takes over the log of another run's steps.
 
     Raises:
         RelposError: the checkpoint is of another network, or the processes see different ones.
     """
-    module = parts.module
-    microbatch = parts.microbatch
-    group = parts.module.group
+    module, microbatch, group = parts.module, parts.microbatch, parts.module.group
     # The threads of its first start give the same bits as without the interruption; but what the
     # user asks for comes first.
-    kept = (
-        None
-        if ASKED in os.environ
-        else next((start["threads"] for start in _starts_with(run, "threads", group.world)), None)
-    )
+    kept = [] if ASKED in os.environ else _noted(run, "threads", group.world)
     # Before anything is computed: sums over another number of threads differ in their last bits.
-    threads = set_threads(_config(run).speed.threads or kept)
+    threads = set_threads(_config(run).speed.threads or next(iter(kept), None))
     # Its own checkpoint first; another run's is only a way to begin.
     checkpoint = newest(run.path / "checkpoint")
-    keeps = parts.constant if group.world == 1 else None
     shared = trunk.find(run, keeps, threads, microbatch) if keeps and not checkpoint else None
     checkpoint = shared.checkpoint if shared else checkpoint
     # Read once more here, so that a wrong shape is named before Lightning's traceback.
@@ -183,43 +160,42 @@ def _start(run: Run, parts: Parts) -> Start:
             f"one for all nodes?"
         )
     if group.first:
-        recorded = module.recorder is not None
         run.note_start(
             from_step=step,
             threads=threads,
             processes=group.world,
             microbatch=microbatch,
-            recorded=recorded,
+            recorded=module.recorder is not None,
         )
         if shared:
             trunk.copy_log(shared, run)
             run.note_start(checkpoint=shared.checkpoint.name, trunk_of=shared.folder.name)
-    return Start(checkpoint, step, keeps)
+    return checkpoint, step
 
 
 def _restore_evaluation(
     run: Run,
     module: Pretraining,
     trainer: pl.Trainer,
-    evaluations: int,
+    every: int,
     step: int,
 ) -> None:
-    """Takes the evaluation of the checkpoint's step from the log. Where it is due and not there,
-    because a kill came between the checkpoint and its evaluation, it is made before training goes
-    on."""
+    """Takes the evaluation of the checkpoint's step from the log. Where it is due, after `every`
+    steps, and not there, because a kill came between the checkpoint and its evaluation, it is made
+    before training goes on."""
     lines = logged(run.path) if module.group.first else []
     found = [line for line in lines if line.pop("step") == step and "heldout_loss" in line]
     if module.group.said(float(bool(found))):
         module.result, module.evaluated = found[0] if found else {}, step
-    elif step % interval(module.steps, evaluations) == 0:
+    elif step % every == 0:
         trainer.callbacks.append(EvaluatedFirst())  # type: ignore[attr-defined]
 
 
-def _trainer(run: Run, parts: Parts, evaluations: int, start: Start) -> pl.Trainer:
+def _trainer(run: Run, parts: Parts, every: int, step: int, keeps: int | None) -> pl.Trainer:
     """Lightning's trainer with our checkpoints, and in the first process with loggers, snapshots
-    and a bar."""
-    module, config, speed = parts.module, _config(run), _config(run).speed
-    group = module.group
+    and a bar. It evaluates after `every` steps, with 0 never."""
+    module, config = parts.module, _config(run)
+    group, speed = module.group, config.speed
     devices: list[int] | int = 1
     # Each process its own GPU. Modulo, because srun may show each its own alone, as number 0.
     if group.world > 1 and speed.accelerator != "cpu" and torch.cuda.is_available():
@@ -229,22 +205,21 @@ def _trainer(run: Run, parts: Parts, evaluations: int, start: Start) -> pl.Train
         profiler = {"simple": SimpleProfiler, "advanced": AdvancedProfiler}[name]
         switches |= {"profiler": profiler(dirpath=run.path, filename="profile")}
     # What is to be kept of a step comes before checkpointing, which may stop at this step.
-    callbacks: list[pl.Callback] = (
-        [Kept(run.path / trunk.FOLDER, start.keeps)] if start.keeps else []
-    )
+    callbacks: list[pl.Callback] = []
+    if keeps:
+        callbacks.append(Kept(run.path / trunk.FOLDER, keeps))
     if group.first and config.snapshots:
         callbacks.append(Snapshots(run.path / SNAPSHOTS, config.snapshots))
-    callbacks += [Checkpointing(run.path / "checkpoint", config.checkpoint_every, group)]
+    callbacks.append(Checkpointing(run.path / "checkpoint", config.checkpoint_every, group))
     for node in config.callbacks.values():
         if group.first or node["_target_"] not in WATCHING:
             callbacks.append(instantiate(node, "callbacks"))
-    loggers: list[Any] = []
+    loggers: list[Logger] = []
     if group.first:
-        callbacks += [Bar(run.name, module.steps)]
-        loggers = [
-            JsonLines(run.path / LOGGED, start.step),
-            *_more_loggers(run, module.model.architecture),
-        ]
+        callbacks.append(Bar(run.name, module.steps))
+        loggers.append(JsonLines(run.path / LOGGED, step))
+        if config.logger:
+            loggers.append(_asked_logger(run, config, module.model.architecture))
     return pl.Trainer(
         accelerator=speed.accelerator,
         devices=devices,
@@ -254,9 +229,9 @@ def _trainer(run: Run, parts: Parts, evaluations: int, start: Start) -> pl.Train
         # Under srun Lightning would take ranks and requeueing into its own hands, if no environment
         # were named.
         plugins=[WholeCheckpoints(), LightningEnvironment()],
-        val_check_interval=interval(module.steps, evaluations) if evaluations else None,
+        val_check_interval=every or None,
         check_val_every_n_epoch=None,
-        limit_val_batches=1.0 if evaluations else 0,
+        limit_val_batches=1.0 if every else 0,
         num_sanity_val_steps=0,
         deterministic="warn" if speed.deterministic else None,
         # The data modules give each process its share of a step; a sampler would deal the examples
@@ -306,12 +281,13 @@ def fp32_over_bf16(device: torch.device) -> float:
     return times[0] / times[1]
 
 
-def _starts_with(run: Run, what: str, processes: int) -> list[Plain]:
-    """The starts of a run with as many processes whose training began."""
+def _noted(run: Run, key: str, processes: int) -> list[int]:
+    """What the starts of a run with as many processes have noted under a key; those whose training
+    never began have not."""
     return [
-        start
+        start[key]
         for start in run.record.starts
-        if what in start and start.get("processes", 1) == processes
+        if key in start and start.get("processes", 1) == processes
     ]
 
 
@@ -325,23 +301,18 @@ def microbatch_of(run: Run, encoder: Encoder, group: Group) -> int:
     config = _config(run)
     if config.speed.microbatch != "auto":
         return config.speed.microbatch
-    recorded = [start["microbatch"] for start in _starts_with(run, "microbatch", group.world)]
-    failed = [start["out_of_memory"] for start in _starts_with(run, "out_of_memory", group.world)]
+    recorded = _noted(run, "microbatch", group.world)
+    failed = _noted(run, "out_of_memory", group.world)
     if not failed:
         if recorded:
-            return int(recorded[0])
+            return recorded[0]
         return fitting_microbatch(encoder, config.length, config.speed.accelerator)
+    least = min(failed)
     # A micro-batch that was recorded and has not failed gives the same bits as before; a new one
     # does not.
-    fitting = next(
-        (microbatch for microbatch in recorded if microbatch < min(failed)),
-        max(1, min(failed) // 2),
-    )
+    fitting = next((number for number in recorded if number < least), max(1, least // 2))
     if group.first:
-        say(
-            f"relpos: {run.name} ran out of memory with speed.microbatch={min(failed)}; now "
-            f"{fitting}"
-        )
+        say(f"relpos: {run.name} ran out of memory with speed.microbatch={least}; now {fitting}")
     return fitting
 
 
@@ -357,15 +328,10 @@ def recorder_of(run: Run, encoder: Encoder, group: Group) -> Callable[[], Record
     )
 
 
-def interval(steps: int, evaluations: int) -> int:
-    """Steps between two evaluations."""
-    return max(1, steps // max(1, evaluations))
-
-
 def _checked_step(path: Path, module: Training) -> int:
     """The step of a checkpoint; RelposError where it is none of this network."""
     needed = {name: tuple(value.shape) for name, value in module.state_dict().items()}
-    with _restoring(path):
+    with _restoring(path, module):
         # `weights_only`: a checkpoint may have come from elsewhere, and nothing in it is to be
         #     executed.
         content = torch.load(path, map_location="cpu", weights_only=True)
@@ -381,11 +347,13 @@ def _checked_step(path: Path, module: Training) -> int:
 
 
 @contextmanager
-def _restoring(path: Path | None, is_done: Callable[[], bool] = lambda: False) -> Iterator[None]:
+def _restoring(path: Path | None, module: Training) -> Iterator[None]:
     """What fails inside is laid to the checkpoint, which may be forged, until it is restored; None:
     there is none."""
     try:
         yield
+    except RelposError:
+        raise
     # What torch and Lightning meet in a file with other content than theirs.
     except (
         LookupError,
@@ -396,18 +364,15 @@ def _restoring(path: Path | None, is_done: Callable[[], bool] = lambda: False) -
         EOFError,
         UnpicklingError,
     ) as error:
-        if path is None or isinstance(error, RelposError) or is_done() or "memory" in str(error):
+        if path is None or module.restored or "memory" in str(error):
             raise
         raise RelposError(
             f"damaged checkpoint {path}: {with_class(error)}; delete it to start anew"
         ) from error
 
 
-def _more_loggers(run: Run, architecture: Architecture) -> list[Any]:
+def _asked_logger(run: Run, config: TrainingConfig, architecture: Architecture) -> Logger:
     """The logger that the user asks for, which is told of the run and of its network."""
-    config = _config(run)
-    if not config.logger:
-        return []
     fields = identified(
         run.identity,
         run.path.name,
@@ -420,7 +385,7 @@ def _more_loggers(run: Run, architecture: Architecture) -> list[Any]:
     )
     logger = made(config.logger, fields, run.path)
     log_again(logger, logged(run.path))
-    return [logger]
+    return logger
 
 
 def _origin(run: Run) -> dict[str, Any]:
@@ -431,6 +396,7 @@ def _origin(run: Run) -> dict[str, Any]:
     if first is not run:
         known["network"] = first.name if first.is_given else first.path.name
     tokenizer = made_from(run.path, "tokenizer")
-    store = made_from(run.path, "store")
     known["tokenizer"] = tokenizer.name if tokenizer else first.name
-    return known | ({"data": read_yaml(store / "config.yaml").get("data")} if store else {})
+    if store := made_from(run.path, "store"):
+        known["data"] = read_yaml(store / "config.yaml").get("data")
+    return known

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import compress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -109,16 +110,14 @@ class Checkpointing(pl.Callback):
     def __init__(self, folder: Path, every: int | None, group: Group = ALONE) -> None:
         self.folder, self.every, self.group = folder, every, group
         self.asked: int | None = None
-        self.has_begun = False
-        """Whether the state of a checkpoint, where there is one, is restored."""
         # of the last one; before the first a second is assumed
         self.written, self.took = time.monotonic(), 1.0
 
-    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+    def on_train_start(self, trainer: pl.Trainer, module: Any) -> None:
         """Sets handlers for the signals that ask to stop. Earlier, Lightning's own handlers would
         replace them."""
         on_stops(self._ask)
-        self.has_begun = True
+        module.restored = True
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: object) -> None:
         """Writes a checkpoint where one is due or a process was asked to stop.
@@ -128,11 +127,14 @@ class Checkpointing(pl.Callback):
             RelposError: training has diverged.
         """
         step = trainer.global_step
+        is_due = step % (self.every or STEPS) == 0 and (
+            self.every is not None or self.took <= SHARE * (time.monotonic() - self.written)
+        )
         # Each process may have got the signal a step earlier or later: together they stop at one.
         *asked, due = self.group.sums(
-            [*(self.asked == number for number in STOPS), self.group.first and self._due(step)]
+            [*(self.asked == number for number in STOPS), self.group.first and is_due]
         )
-        stop = next((number for number, count in zip(STOPS, asked, strict=True) if count), None)
+        stop = next(compress(STOPS, asked), None)
         # After the last step only if asked to stop: otherwise the model is written next, and the
         # checkpoints are deleted.
         if stop is not None or (due and step < int(trainer.max_steps)):
@@ -169,11 +171,6 @@ class Checkpointing(pl.Callback):
     def _lines(self, trainer: pl.Trainer) -> list[str]:
         """The lines of the run's log; none in other processes than the first."""
         return next((logger.lines for logger in trainer.loggers if hasattr(logger, "lines")), [])
-
-    def _due(self, step: int) -> bool:
-        if self.every:
-            return step % self.every == 0
-        return step % STEPS == 0 and self.took <= SHARE * (time.monotonic() - self.written)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         # The step ends first. Who waits for a process that hangs, and is asked twice, goes without

@@ -72,6 +72,8 @@ class Training(pl.LightningModule):
         self.clock = time.perf_counter()
         self.shown: dict[str, float] = {}
         self.rate = 0.0
+        self.restored = False
+        """Whether the state of a checkpoint, where there is one, is; `Checkpointing` says so."""
 
     def setup(self, stage: str) -> None:
         """Refuses what a Trainer of one's own would do a second time.
