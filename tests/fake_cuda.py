@@ -46,7 +46,7 @@ from relpos.train.finetune import Finetuning
 from relpos.train.module import Training
 from relpos.train.optim import Recipe
 from relpos.train.pretrain import Pretraining
-from relpos.train.recorded import Recorder
+from relpos.train.recorded import RecordedSteps, Recorder
 
 CUDA = torch.device("cuda")
 MODE = FakeTensorMode(allow_non_fake_inputs=True)
@@ -398,7 +398,9 @@ def recorded(
             training = Pretraining(model, *dials)
             inputs |= {"labels": ids, "at": torch.arange((held or rows * n) // 6, device=CUDA)}
             inputs |= {"weights": torch.ones(rows, device=CUDA)} if weighted else {}
-        step = training.recording(Recorder(), torch.optim.AdamW(model.parameters(), fused=True))
+        step = RecordedSteps(
+            training, Recorder(), torch.optim.AdamW(model.parameters(), fused=True)
+        )
         function = step.passes.function
         # in step 0 FLOATER solves its equation, for which it needs values
         model.encoder.position.begin_step(1)

@@ -25,7 +25,7 @@ from relpos.runs.run import Run
 from relpos.train.optim import Recipe
 from relpos.train.prefetch import Prefetched
 from relpos.train.pretrain import Pretraining
-from relpos.train.recorded import TOLERANCE, CudaGraphs, Inputs, Recorder, Replay
+from relpos.train.recorded import TOLERANCE, CudaGraphs, Inputs, RecordedSteps, Recorder, Replay
 from schemes import FULL, sampled
 from waiting import Refused
 
@@ -57,7 +57,7 @@ def training(
     )
     made.manual_backward = torch.Tensor.backward  # without a trainer
     made.recorded = (
-        made.recording(recorder(), made.recipe.optimizer_of(model)) if recorder else None
+        RecordedSteps(made, recorder(), made.recipe.optimizer_of(model)) if recorder else None
     )
     return made
 

@@ -20,7 +20,7 @@ from relpos.runs.plan import plan
 from relpos.runs.shelf import logged
 from relpos.train.finetune import Finetuning
 from relpos.train.optim import Recipe
-from relpos.train.recorded import Recorder
+from relpos.train.recorded import RecordedSteps, Recorder
 from schemes import VOCABULARY, model_of
 from waiting import Refused
 
@@ -54,7 +54,7 @@ def tuning(model: Classifier) -> Any:
 def check_steps(model: Classifier, data: Encoded, microbatch: int, *indices: int) -> None:
     """A recorded step has the sums and gradients of a plain one."""
     plain, recorded = tuning(model), tuning(model)
-    steps = recorded.recording(Recorder(), recorded.recipe.optimizer_of(model))
+    steps = RecordedSteps(recorded, Recorder(), recorded.recipe.optimizer_of(model))
     # 200 rows are seven batches of 29, the last one of 26.
     some, others = (
         list(TuningSteps(data, 3, 29, 14, microbatch, few_shapes=few)) for few in (False, True)
@@ -114,7 +114,7 @@ def test_a_step_sums_losses_and_hits_and_of_a_regression_squared_errors():
 @pytest.mark.parametrize("kind", get_args(ClassifierKind))
 def test_a_replayed_fine_tuning_waits_for_nothing(kind):
     made = tuning(classifier(3, kind))
-    recorded = made.recording(Recorder(), made.recipe.optimizer_of(made.model))
+    recorded = RecordedSteps(made, Recorder(), made.recipe.optimizer_of(made.model))
     first = next(iter(TuningSteps(encoded(CLASSES), 3, 29, 1, 32, few_shapes=True)))
     for attempt in (nullcontext(), Refused()):
         with attempt:

@@ -30,8 +30,8 @@ RATE = "rate.json"
 """In the runs folder: hardware, and operations per second of each device, as `relpos cost` measured
 them last."""
 CPUINFO = Path("/proc/cpuinfo")
-WIDEST = ("amx_bf16", "avx512_bf16", "avx512f", "avx2")
-"""Sets of vector instructions, as Linux names them, the widest first."""
+VECTORS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+"""Sets of vector instructions, as Linux names them, the widest last."""
 
 
 def costs(run: Run) -> dict[str, float]:
@@ -50,22 +50,20 @@ def hardware() -> Plain:
     # Elsewhere than on Linux there is no such file, and `platform` has to do.
     with suppress(OSError):
         text = CPUINFO.read_text(encoding="utf-8").partition("\n\n")[0]  # of the first core
-        about |= {
-            key.strip(): value.strip()
-            for key, _, value in (line.partition(":") for line in text.splitlines())
-        }
+        for line in text.splitlines():
+            key, _, value = line.partition(":")
+            about[key.strip()] = value.strip()
     processor = about["model name"] or platform.processor() or platform.machine()
     result: Plain = {"processor": processor, "cores": os.cpu_count()}
     flags = about["flags"].split()
-    if widest := [name for name in WIDEST if name in flags]:
-        result["instructions"] = widest[0]
-    gpus = [
-        line.partition(":")[2].strip()
-        for file in sorted(GPUS.glob("*/information"))
-        for line in file.read_text(encoding="utf-8").splitlines()
-        if line.startswith("Model:")
-    ]
-    return result | {"gpus": gpus} if gpus else result
+    for name in VECTORS:
+        if name in flags:
+            result["instructions"] = name
+    for file in sorted(GPUS.glob("*/information")):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            if line.startswith("Model:"):
+                result.setdefault("gpus", []).append(line.removeprefix("Model:").strip())
+    return result
 
 
 class Estimate:
@@ -91,11 +89,8 @@ class Estimate:
         """What `relpos cost` measured on this hardware."""
         with suppress(RelposError, KeyError):
             content = read_json(runs_root() / RATE, Plain)
-            return (
-                float(content["operations_per_second"])
-                if content["hardware"] == hardware()
-                else None
-            )
+            if content["hardware"] == hardware():
+                return float(content["operations_per_second"])
         return None
 
     def add(self, record: Plain) -> None:
@@ -170,10 +165,8 @@ class Estimate:
 def left_of(run: Run, line: Plain) -> float | None:
     """Seconds that a run under way still takes at the speed of its newest log line; None if that
     has no speed."""
-    known: Plain = {"step": 0, "steps_per_second": None} | line
-    steps = run.config.steps
-    speed = known["steps_per_second"]
-    return (steps - known["step"]) / speed if steps and speed else None
+    steps, speed = run.config.steps, line.get("steps_per_second")
+    return (steps - line.get("step", 0)) / speed if steps and speed else None
 
 
 def clock(seconds: float) -> str:

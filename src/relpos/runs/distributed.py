@@ -17,8 +17,8 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, NamedTuple
 
 from relpos.config.schema import Speed
 from relpos.errors import RelposError
@@ -42,8 +42,7 @@ STOPPING = 600.0
 """Seconds that processes have for their step and a checkpoint when they are asked to stop."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """This process among those that share a run."""
 
     rank: int
@@ -56,11 +55,6 @@ def shape(run: Run) -> tuple[int, int]:
     `speed.devices`."""
     speed = run.config.speed
     return (speed.nodes, speed.devices) if speed and run.shared else ALONE
-
-
-def processes(run: Run) -> int:
-    """How many processes a run asks for."""
-    return math.prod(shape(run))
 
 
 def place(environment: Mapping[str, str] = os.environ) -> Place | None:
@@ -91,10 +85,10 @@ def meet(here: Place, run: Run) -> Group:
     Raises:
         RelposError: there are not as many as the run asks for.
     """
-    wanted = processes(run)
+    nodes, devices = shape(run)
+    wanted = nodes * devices
     if wanted not in (1, here.world):
-        machines, devices = shape(run)
-        what = f"speed.devices={devices} speed.nodes={machines} ask for {wanted} processes"
+        what = f"speed.devices={devices} speed.nodes={nodes} ask for {wanted} processes"
         raise RelposError(
             f"{what}, but {here.world} were started; leave both out to take what is there"
         )
@@ -104,12 +98,12 @@ def meet(here: Place, run: Run) -> Group:
     if not os.getenv("MASTER_ADDR"):
         from lightning_fabric.plugins.environments import SLURMEnvironment
 
-        nodes = os.getenv("SLURM_STEP_NODELIST") or os.getenv("SLURM_NODELIST") or "127.0.0.1"
-        os.environ["MASTER_ADDR"] = SLURMEnvironment.resolve_root_node_address(nodes)
+        names = os.getenv("SLURM_STEP_NODELIST") or os.getenv("SLURM_NODELIST") or "127.0.0.1"
+        os.environ["MASTER_ADDR"] = SLURMEnvironment.resolve_root_node_address(names)
     if not os.getenv("MASTER_PORT"):
         number = number_in("SLURM_JOB_ID", 0) + 101 * (number_in("SLURM_STEP_ID", 0) % 10_000)
         os.environ["MASTER_PORT"] = str(15_000 + number % 10_000)
-    return join(here.rank, here.world, here.local, (run.config.speed or Speed()).accelerator)
+    return join(*here, (run.config.speed or Speed()).accelerator)
 
 
 def launch(run: Run, wait: bool = True) -> None:

@@ -24,7 +24,7 @@ from relpos.files import check_locked, naming, opened, remove_left, write_text
 from relpos.process import command, uninterrupted
 from relpos.readers import sha256
 from relpos.runs.cost import costs, hardware
-from relpos.runs.distributed import Place, launch, meet, place, processes
+from relpos.runs.distributed import ALONE, Place, launch, meet, place, shape
 from relpos.runs.lock import locked
 from relpos.runs.retries import CRASHES, Retries
 from relpos.runs.run import Run, within_runs
@@ -75,7 +75,7 @@ def execute(run: Run, wait: bool = True, log: bool = False, retries: Retries | N
         execute(needed)
     if here:
         _execute_with_others(run, here, wait, retries)
-    elif processes(run) > 1:
+    elif shape(run) != ALONE:
         _execute_in_processes(run, wait, log, retries)
     else:
         with locked(run.path, wait) as held:
@@ -161,23 +161,17 @@ def _commit() -> str | None:
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
+    # `--no-optional-locks`: else `git status` takes the index's lock, and a commit of the user's
+    # fails meanwhile.
+    git = ["git", "--no-optional-locks", "-C", str(root), "status"]
+    options = ["--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
-        # `--no-optional-locks`: else `git status` takes the index's lock, and a commit of the
-        # user's fails meanwhile.
-        commands = (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
-        answers = [
-            subprocess.run(
-                ["git", "--no-optional-locks", "-C", str(root), *arguments],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            for arguments in commands
-        ]
+        answer = subprocess.run([*git, *options], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
-    commit, changes = (answer.stdout.strip() for answer in answers)
-    return f"{commit}{'+' if changes else ''}"
+    # `# branch.oid COMMIT`, more about the branch, and a line for each file that differs
+    first, *others = answer.stdout.splitlines()
+    return first.split()[-1] + "+" * (others[-1][0] != "#")
 
 
 def _execute_here(run: Run, log: bool = False) -> None:
@@ -206,23 +200,19 @@ def _execute_here(run: Run, log: bool = False) -> None:
             cost = costs(run)
             with naming(run.path):
                 metrics = run.work()
-                files = sorted(
-                    {file for pattern in KEPT for file in run.path.glob(pattern) if file.is_file()}
-                )
-                sums = {file.relative_to(run.path).as_posix(): sha256(file) for file in files}
+                files = [file for pattern in KEPT for file in run.path.glob(pattern)]
+                sums = {
+                    file.relative_to(run.path).as_posix(): sha256(file)
+                    for file in sorted(files)
+                    if file.is_file()
+                }
         # Everything, SystemExit included: a start without an end would count as a death of the
         # process.
         except BaseException as error:
             _record_end(run, error, seconds, log)
             raise
     with uninterrupted():
-        run.end(
-            "finished",
-            metrics=metrics,
-            seconds=seconds(),
-            files=sums,
-            **cost,
-        )
+        run.end("finished", metrics=metrics, seconds=seconds(), files=sums, **cost)
         # Last of all: until the record says so, a kill must find the checkpoint to go on from.
         shutil.rmtree(run.path / "checkpoint", ignore_errors=True)
 
@@ -282,13 +272,9 @@ def _record_end(run: Run, error: BaseException, seconds: Callable[[], float], lo
 def _record_failure(run: Run, error: BaseException) -> None:
     """Writes into the record that the run failed and why, with the end of the traceback unless the
     input was wrong."""
-    last = (
-        "".join(traceback.format_exception(error)[-3:])
-        if not isinstance(error, RelposError)
-        else None
-    )
-    why = str(error).split("\n")[0] or type(error).__name__
-    run.fail(why, traceback=last)
+    is_known = isinstance(error, RelposError)
+    last = None if is_known else "".join(traceback.format_exception(error)[-3:])
+    run.fail(str(error).split("\n")[0] or type(error).__name__, traceback=last)
 
 
 @cache
@@ -302,8 +288,7 @@ def _version(name: str) -> str | None:
 def _name_missing_snapshots(run: Run) -> None:
     """Says so if the run is asked for snapshots that it did not keep; they are not part of its
     identity."""
-    wanted = {int(share) for share in run.config.snapshots}
-    if missing := sorted(wanted - {*snapshots(run.path)}):
+    if missing := sorted({*run.config.snapshots} - {*snapshots(run.path)}):
         say(
             f"relpos: finished before, without snapshots at {', '.join(map(str, missing))} %: "
             f"delete {run.path} to train again"

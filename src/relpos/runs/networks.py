@@ -290,14 +290,12 @@ def _from_table(override: str, folder: Path, row: str | None = None) -> list[Net
     if row is not None:
         refuse_unknown(f"table {folder.name}: unknown row", row, rows)
         rows = {row: rows[row]}
-    wanted = "pretrain", "finished"
-    runs = [
-        (name, runs_root() / run.path)
-        for name, some in rows.items()
-        for run in some
-        if (run.stage, run.state) == wanted
+    networks = [
+        replace(of_run(runs_root() / run.path), row=name)
+        for name, runs in rows.items()
+        for run in runs
+        if run.is_pretraining and run.state == "finished"
     ]
-    networks = [replace(of_run(run), row=name) for name, run in runs]
     if not networks:
         raise RelposError(
             f"{override}: no pre-training {'of this row ' if row is not None else ''}is finished"

@@ -203,7 +203,8 @@ class Run(OfStage):
     def checkpoint(self) -> str | None:
         """Name of the newest checkpoint, or None. Each checkpoint has another name: a changed name
         means progress."""
-        return next((file.name for file in by_age(self.path / "checkpoint")), None)
+        files = by_age(self.path / "checkpoint")
+        return files[0].name if files else None
 
     def begin(self, **facts: Any) -> None:
         """Adds a start to the record: time, process, host and the checkpoint that it goes on
@@ -457,7 +458,8 @@ def read_record(folder: Path) -> Record:
     try:
         record = Record(unsealed(read_json(path, dict, {}), str(path)))
         for key, shape in SHAPES.items():
-            fitted({key: record[key]} if key in record else {}, dict[str, shape])  # type: ignore[valid-type]
+            if key in record:
+                fitted({key: record[key]}, dict[str, shape])  # type: ignore[valid-type]
     except RelposError as error:
         if isinstance(error.__cause__, OSError):
             raise RelposError(f"cannot read {error}") from error

@@ -150,10 +150,8 @@ def logged(run: Path) -> list[Plain]:
         check_recorded(run / LOGGED)
     lines = json_lines(run / LOGGED)
     for number, line in enumerate(lines, 1):
-        if not isinstance(line.get("step"), int) or not isinstance(
-            line.get("heldout_loss", 0.0),
-            int | float,
-        ):
+        step, loss = line.get("step"), line.get("heldout_loss", 0.0)
+        if not isinstance(step, int) or not isinstance(loss, int | float):
             raise RelposError(
                 f"{run / LOGGED}, line {number}: damaged: a step and numbers are expected"
             )
@@ -216,6 +214,11 @@ def checked_metric(metric: str, known: Collection[str]) -> str:
     return name
 
 
+def besides(content: Plain, keys: Collection[str]) -> Plain:
+    """What is in a dictionary besides some keys."""
+    return {key: value for key, value in content.items() if key not in keys}
+
+
 def protocol(*meanings: Plain, without: Collection[str] = ("seed",)) -> str:
     """Everything in the meanings of some runs except a few keys, as text: runs of one protocol
     differ in these keys alone.
@@ -225,10 +228,7 @@ def protocol(*meanings: Plain, without: Collection[str] = ("seed",)) -> str:
         without: the keys.
     """
     # As text, so that it can be counted, compared and be a key.
-    kept = [
-        {key: value for key, value in meaning.items() if key not in without} for meaning in meanings
-    ]
-    return json.dumps(kept, sort_keys=True)
+    return json.dumps([besides(meaning, without) for meaning in meanings], sort_keys=True)
 
 
 def leaves(path: str, value: object) -> Iterator[tuple[str, object]]:
@@ -250,13 +250,9 @@ def common(meaning: Plain) -> Plain:
     It is everything but seed, scheme and convolution, and `position_lr` and `conv_lr`, which are
     tuned for each kind of scheme.
     """
-    shared = {key: value for key, value in meaning.items() if key not in DISTINGUISHING}
+    shared = besides(meaning, DISTINGUISHING)
     if "recipe" in shared:
-        shared["recipe"] = {
-            key: value
-            for key, value in shared["recipe"].items()
-            if key not in ("position_lr", "conv_lr")
-        }
+        shared["recipe"] = besides(shared["recipe"], ("position_lr", "conv_lr"))
     return shared
 
 

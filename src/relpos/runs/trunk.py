@@ -17,7 +17,7 @@ from relpos.errors import RelposError, say
 from relpos.files import write_text
 from relpos.readers import Plain
 from relpos.runs.run import Record, Run, read_record, runs_root
-from relpos.runs.shelf import LOGGED, input_identities, is_current, logged
+from relpos.runs.shelf import LOGGED, besides, input_identities, is_current, logged
 from relpos.train.checkpoint_files import checkpoints, newest
 from relpos.train.optim import Recipe
 
@@ -46,6 +46,7 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
     # a snapshot needs its own training
     end = min([end, steps, *(snapshot_step(share, steps) - 1 for share in run.config.snapshots)])
     inputs = {name: other.identity for name, other in run.inputs.items()}
+    wanted = inputs, _shared(run.meaning)
     found = []
     for folder in (runs_root() / run.stage).glob(f"{run.name}-*"):
         # Finished or not: the checkpoint in `trunk/` is whole as soon as it is there.
@@ -58,13 +59,10 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
         ) as error:  # another run's file is no reason to fail: this one can do without
             say(f"relpos: {error}")
             continue
-        if not record or not is_current(record):
+        if not is_current(record):
             continue
         step = Recipe.of(record.meaning["recipe"]).decay_start(record.meaning["steps"])
-        alike = (input_identities(record), _shared(record.meaning)) == (
-            inputs,
-            _shared(run.meaning),
-        )
+        alike = (input_identities(record), _shared(record.meaning)) == wanted
         if alike and step <= end and _computed_with(record, threads, microbatch):
             found.append((step, folder))
     # The farthest first; a nearer one serves where that checkpoint is damaged.
@@ -86,8 +84,7 @@ def copy_log(trunk: Trunk, run: Run) -> None:
 
 def _shared(meaning: Plain) -> Plain:
     """What runs that share their first steps have in common."""
-    recipe = {key: value for key, value in meaning["recipe"].items() if key != "decay"}
-    return {key: value for key, value in meaning.items() if key != "steps"} | {"recipe": recipe}
+    return besides(meaning, ["steps"]) | {"recipe": besides(meaning["recipe"], ["decay"])}
 
 
 def _computed_with(record: Record, threads: int, microbatch: int) -> bool:

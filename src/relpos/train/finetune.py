@@ -78,10 +78,9 @@ class Finetuning(Training):
     def averages(self, sums: dict[str, float]) -> dict[str, float]:
         """Mean loss of the steps, accuracy on the training examples just before their updates (of a
         regression: squared error), examples per second."""
-        shown = {self.shown_as: sums["right"] / sums["examples"]}
         return {
             "loss": sums["loss"] / sums["steps"],
-            **shown,
+            self.shown_as: sums["right"] / sums["examples"],
             "examples_per_second": sums["examples"] / sums["seconds"],
         }
 
@@ -198,12 +197,7 @@ def columns(
 
     The answers on the dev splits are written to a folder `dev` beside the predictions.
     """
-    result = Scores(
-        columns={},
-        majority={},
-        examples={},
-        classes={},
-    )
+    result = Scores(columns={}, majority={}, examples={}, classes={})
     for column, split in task.dev.items():
         rows = splits[split]
         assert rows.labels is not None
@@ -218,13 +212,8 @@ def columns(
     for name, split in task.test.items():
         # GLUE has test sets without labels for the server; a task of one's own need not.
         if split in splits:
-            rows = splits[split]
-            write_predictions(
-                predictions,
-                task,
-                name,
-                decide(task, outputs(model, rows, precision)),
-            )
+            decided = decide(task, outputs(model, splits[split], precision))
+            write_predictions(predictions, task, name, decided)
     return result
 
 
@@ -269,22 +258,19 @@ def write_predictions(folder: Path, task: Task, name: str, predictions: ArrayLik
     """
     # The server knows words, not our numbers of classes.
     words = _words(task, np.asarray(predictions, dtype=np.float64))
-    lines = [f"{row}\t{word}\n" for row, word in enumerate(words)]
+    lines = (f"{row}\t{word}\n" for row, word in enumerate(words))
     path = folder / f"{name}.tsv"
-    write_text(path, "".join(["index\tprediction\n", *lines]))
+    write_text(path, "index\tprediction\n" + "".join(lines))
     return path
 
 
 def write_answers(path: Path, predictions: ArrayLike, targets: ArrayLike) -> None:
     """Writes predicted classes or values beside the right ones: one line for each dev example, in
     the order of the file."""
-    rows = np.stack(
-        [np.asarray(predictions, np.float64), np.asarray(targets, np.float64)],
-        1,
-    ).tolist()
+    rows = np.stack([predictions, targets], 1).astype(np.float64).tolist()
     # Nine digits tell any two float32 numbers apart.
-    lines = (f"{prediction:.9g}\t{target:.9g}" for prediction, target in rows)
-    write_text(path, "".join(f"{line}\n" for line in ["prediction\ttarget", *lines]))
+    lines = (f"{prediction:.9g}\t{target:.9g}\n" for prediction, target in rows)
+    write_text(path, "prediction\ttarget\n" + "".join(lines))
 
 
 def _words(task: Task, predictions: np.ndarray) -> list[str]:

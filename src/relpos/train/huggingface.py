@@ -53,11 +53,12 @@ class _WithHead(RelposPreTrainedModel):
             return_dict=True,
         )
         logits = self._logits(outputs.last_hidden_state, attention_mask)
-        loss = None
-        if labels is not None:
-            loss = self._loss(logits, labels)
-        kept = {"hidden_states": outputs.hidden_states, "attentions": outputs.attentions}
-        return self._result(loss=loss, logits=logits, **kept)
+        return self._result(
+            loss=None if labels is None else self._loss(logits, labels),
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
 
     def _logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """From the encoder's output (B, n, hidden)."""
@@ -91,9 +92,7 @@ class RelposForMaskedLM(_WithHead):
 
     def _table(self) -> Tensor:
         table: Tensor | None = self.head.table
-        if table is None:
-            return self._embedding().words.weight
-        return table
+        return self._embedding().words.weight if table is None else table
 
     def get_output_embeddings(self) -> nn.Linear:
         """The linear map to the logits: of the word table, or of the head's own, and the head's

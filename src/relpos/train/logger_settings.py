@@ -28,7 +28,8 @@ NAMES: dict[str, Where] = {
 """What WANDB_MODE may say → what it means."""
 
 LOGGERS = {
-    f"relpos.train.loggers.{package}_logger": package for package in ("wandb", "tensorboard")
+    "relpos.train.loggers.wandb_logger": "wandb",
+    "relpos.train.loggers.tensorboard_logger": "tensorboard",
 }
 """Logger → the package that it needs."""
 

@@ -57,10 +57,8 @@ class JsonLines(Logger):
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Appends one line."""
-        line = (
-            json.dumps({"step": step} | {name: float(value) for name, value in metrics.items()})
-            + "\n"
-        )
+        numbers = {name: float(value) for name, value in metrics.items()}
+        line = json.dumps({"step": step} | numbers) + "\n"
         with naming(self.path):
             if not self.path.exists() or self.path.stat().st_size != self.size:
                 self._restore()
@@ -132,11 +130,10 @@ def identified(
     known = {key: value for key, value in names.items() if value}
     # W&B refuses two that are equal
     tags = list(dict.fromkeys(value[:LONGEST_TAG] for value in known.values()))
-    group = table or _sweep() or name
     return {
         "id": identity,
         "name": name,
-        "group": group,
+        "group": table or _sweep() or name,
         "job_type": stage,
         "tags": tags,
         "config": meaning | known,
@@ -213,9 +210,8 @@ def log_again(logger: Logger, lines: Iterable[Plain]) -> None:
     """
     if isinstance(logger, WandbLogger):
         for line in lines:
-            logger.log_metrics(
-                {name: value for name, value in line.items() if name != "step"}, step=line["step"]
-            )
+            step = line.pop("step")
+            logger.log_metrics(line, step=step)
 
 
 def conclude(loggers: list[Logger], figures: dict[str, float]) -> None:
@@ -258,14 +254,13 @@ class Bar(pl.Callback):
 
     def __init__(self, name: str, steps: int) -> None:
         self.name, self.steps = name, steps
-        columns = (
+        self.progress = display(
             "{task.description}",
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
             "{task.fields[shown]}",
         )
-        self.progress = display(*columns)
         self.last_line = time.monotonic()
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytorch_lightning as pl
@@ -117,9 +116,9 @@ class Training(pl.LightningModule):
         that are computed."""
         raise NotImplementedError
 
-    def recording(self, recorder: Recorder, optimizer: torch.optim.Optimizer) -> RecordedSteps:
-        """What computes `losses`, their gradients and the update in recordings."""
-        return RecordedSteps(self, recorder, optimizer)
+    def forward(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
+        """`losses`, as `torch.func.functional_call` calls them."""
+        return self.losses(batch, held)
 
     def learn(self, index: int, passes: list[Inputs], number: float) -> list[tuple[Tensor, ...]]:
         """One step: its gradient is that of the summed losses, divided by `number`. Returns the
@@ -167,17 +166,12 @@ class Training(pl.LightningModule):
         found: list[tuple[Tensor, ...]] = []
         with casting_once(self.precision, self.device):
             for part in passes:
-                with self.forward_scope(index, part["keys"]):
+                seed_dropout(self.model, fold(self.seed, index), part["keys"])
+                with autocast(self.precision, self.device):
                     loss, other = self.losses(part)
                 self.manual_backward(loss / number)
                 found.append((loss.detach(), other))
         return found
-
-    def forward_scope(self, step: int, examples: Tensor) -> AbstractContextManager[object]:
-        """Seeds dropout for the examples (b,) of one forward pass and gives the context of that
-        pass."""
-        seed_dropout(self.model, fold(self.seed, step), examples)
-        return autocast(self.precision, self.device)
 
     def check_finite(self) -> None:
         """Checks the gradients since the last log line.
@@ -198,9 +192,8 @@ class Training(pl.LightningModule):
     def add(self, **sums: Tensor | float) -> None:
         """Sums quantities until the next log line; nothing is read back from the device before."""
         for name, value in sums.items():
-            self.sums[name] = self.sums.get(name, 0.0) + (
-                value.detach() if isinstance(value, Tensor) else value
-            )
+            number = value.detach() if isinstance(value, Tensor) else value
+            self.sums[name] = self.sums.get(name, 0.0) + number
 
     def gather(self) -> dict[str, float]:
         """The sums and seconds since the last log line, over all processes; called before anything
@@ -214,11 +207,8 @@ class Training(pl.LightningModule):
         self.add(seconds=now - self.clock)
         self.clock = now
         sums = {name: float(value) for name, value in self.sums.items()}
-        sums |= zip(
-            self.partial,
-            self.group.sums([sums.get(name, 0.0) for name in self.partial]),
-            strict=True,
-        )
+        own = [sums.get(name, 0.0) for name in self.partial]
+        sums |= zip(self.partial, self.group.sums(own), strict=True)
         self._go_on_from(sums)
         return sums
 
@@ -269,5 +259,5 @@ class Training(pl.LightningModule):
         that the time for reading the data does not count."""
         if self.recorder:
             optimizer: Any = self.optimizers()
-            self.recorded = self.recording(self.recorder(), optimizer.optimizer)
+            self.recorded = RecordedSteps(self, self.recorder(), optimizer.optimizer)
         self.clock = time.perf_counter()

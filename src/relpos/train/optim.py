@@ -101,21 +101,18 @@ class Recipe:
         multiplier = self.multipliers(model)
         matrices = self.matrices(model)
         # By id: tensors compare element by element.
-        by_muon = {id(p) for p in matrices}
+        by_muon = {*map(id, matrices)}
         # at 1 the groups, and so the optimiser's state, are the papers'
-        factors = dict.fromkeys((1, *multiplier.values()))
-        groups: dict[tuple[float, bool], list[nn.Parameter]] = {
-            (times, decays): [] for times in factors for decays in (True, False)
-        }
+        groups: dict[tuple[float, bool], Plain] = {}
+        for times in (1, *multiplier.values()):
+            for decays in (True, False):
+                rates = {"weight_decay": self.weight_decay * decays, "lr": self.lr * times}
+                groups.setdefault((times, decays), {"params": [], **rates})
         for p in model.parameters():
             if id(p) not in by_muon:
-                groups[multiplier.get(id(p), 1), id(p) not in exempt].append(p)
+                groups[multiplier.get(id(p), 1), id(p) not in exempt]["params"].append(p)
         adamw = torch.optim.AdamW(
-            [
-                {"params": part, "weight_decay": self.weight_decay * decays, "lr": self.lr * times}
-                for (times, decays), part in groups.items()
-                if part
-            ],
+            [group for group in groups.values() if group["params"]],
             lr=self.lr,
             betas=self.betas,
             eps=self.eps,

@@ -55,15 +55,20 @@ class Pretraining(Training):
     def on_train_start(self) -> None:
         """What came before a checkpoint is not known any more."""
         super().on_train_start()
-        self.peak = peak(self.device, self.precision)
+        # operations per second that a GPU can do at most; None on a CPU, and where Lightning's
+        # table lacks the GPU, of which it would warn
+        with warnings.catch_warnings(action="ignore"):
+            dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
+            self.peak = get_available_flops(self.device, dtype)
         self.chosen = math.inf if self.global_step else 0.0
 
     def losses(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
         """The sum of the losses of a micro-batch and the number of tokens predicted right, by the
         weights of the rows if there are some."""
-        given = batch["input_ids"], batch["labels"], batch["attention_mask"]
         loss, _, correct = self.model.loss_sum(
-            *given,
+            batch["input_ids"],
+            batch["labels"],
+            batch["attention_mask"],
             at=batch.get("at"),
             weights=batch.get("weights"),
             held=held,
@@ -74,9 +79,8 @@ class Pretraining(Training):
         """Sums the gradients of the passes and updates once."""
         # The mean is over the tokens of all processes, which have different numbers of them.
         chosen = self.group.sums([step.chosen])[0]
-        for loss, correct in self.learn(
-            step.index, [part.inputs for part in step.microbatches], max(1.0, chosen)
-        ):
+        passes = [part.inputs for part in step.microbatches]
+        for loss, correct in self.learn(step.index, passes, max(1.0, chosen)):
             self.add(loss=loss, correct=correct)
         self.add(chosen=chosen, tokens=step.tokens)
         self.log_step()
@@ -142,14 +146,6 @@ class Pretraining(Training):
             "heldout_accuracy": correct / chosen,
         }
         self.report(self.result)
-
-
-def peak(device: torch.device, precision: str) -> float | None:
-    """Operations per second that a GPU can do at most, as Lightning's table has them; None where it
-    has none, and on a CPU."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a GPU that the table lacks
-        return get_available_flops(device, torch.bfloat16 if precision == "bf16" else torch.float32)
 
 
 class PretrainingData(StepsData):
@@ -226,14 +222,12 @@ class PretrainingData(StepsData):
         else: what a network has to be below to have learned from context."""
         counts = torch.from_numpy(self.store.counts()).double() + 1  # each piece is possible
         losses = -(counts / counts.sum()).log()
-        steps = self.steps
-        objective = steps.objective.heldout
-        batches = heldout_batches(self.heldout, 64, steps.vocabulary, objective=objective)
+        objective = self.steps.objective.heldout
         total, predicted = 0.0, 0
-        for batch in batches:
+        for batch in heldout_batches(self.heldout, 64, self.steps.vocabulary, objective=objective):
             labels = batch.labels[batch.labels != IGNORED]
-            total = total + float(losses[labels].sum())
-            predicted = predicted + len(labels)
+            total += float(losses[labels].sum())
+            predicted += len(labels)
         return total / max(1, predicted)
 
     def val_dataloader(self) -> DataLoader[MicroBatch]:

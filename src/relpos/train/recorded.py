@@ -21,9 +21,8 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from relpos.train.module import Training
 
 Inputs = dict[str, Tensor]
+Shapes = tuple[tuple[int, ...], ...]
 Function = Callable[[Inputs], tuple[Tensor, ...]]
 Changed = Callable[[], Mapping[str, Tensor]]
 
@@ -93,13 +93,6 @@ class CudaGraphs(Recorder):
         return graph.replay
 
 
-@dataclass
-class _Recording:
-    buffers: Inputs
-    replay: Callable[[], None]
-    outputs: list[Tensor]
-
-
 class Replay:
     """A function of tensors that changes other tensors.
 
@@ -119,14 +112,10 @@ class Replay:
         recorder: Recorder,
         noise: float,
     ) -> None:
-        self.function, self.changed, self.device, self.recorder, self.noise = (
-            function,
-            changed,
-            device,
-            recorder,
-            noise,
-        )
-        self.recordings: dict[tuple[tuple[int, ...], ...], _Recording] = {}
+        self.function, self.changed, self.device = function, changed, device
+        self.recorder, self.noise = recorder, noise
+        self.recordings: dict[Shapes, tuple[Inputs, Callable[[], None], list[Tensor]]] = {}
+        """Shapes of the inputs → their buffers, the replay, and the outputs."""
         self.trusted = True
         """Until a recording fails, or differs from the plain function."""
 
@@ -138,13 +127,13 @@ class Replay:
             self._record(shapes, inputs)
         if not self.trusted:
             return self.function({name: value.to(self.device) for name, value in inputs.items()})
-        recording = self.recordings[shapes]
+        buffers, replay, outputs = self.recordings[shapes]
         for name, value in inputs.items():
-            recording.buffers[name].copy_(value, non_blocking=True)
-        recording.replay()
-        return tuple(recording.outputs)
+            buffers[name].copy_(value, non_blocking=True)
+        replay()
+        return tuple(outputs)
 
-    def _record(self, shapes: tuple[tuple[int, ...], ...], inputs: Inputs) -> None:
+    def _record(self, shapes: Shapes, inputs: Inputs) -> None:
         buffers = {name: value.to(self.device, copy=True) for name, value in inputs.items()}
         before = {name: value.detach().clone() for name, value in self.changed().items()}
         outputs: list[Tensor] = []
@@ -176,7 +165,7 @@ class Replay:
             # an error ends the recording with a second one, which says nothing
             fault = with_class(error.__context__ or error)
         if fault is None:
-            self.recordings[shapes] = _Recording(buffers, replay, outputs)
+            self.recordings[shapes] = buffers, replay, outputs
         else:
             self.trusted = False
             warnings.warn(
@@ -195,12 +184,10 @@ class Replay:
         norms = [float(value.double().norm()) for value in plain.values()]
         changes = math.hypot(*norms[outputs:])
         for number, (name, expected) in enumerate(plain.items()):
-            norm, more = norms[number], 0.0
-            if number >= outputs:
-                more = self.noise * changes
+            more = self.noise * changes if number >= outputs else 0.0
             distance = float((replayed[name] - expected).double().norm())
             # Not `>`, which NaN would pass.
-            if not distance <= TOLERANCE * (norm + more) + 1e-12:
+            if not distance <= TOLERANCE * (norms[number] + more) + 1e-12:
                 return f"{name} of a replay is off by {distance:.1e}"
         return None
 
@@ -249,16 +236,14 @@ class RecordedSteps:
         return norm
 
     def _pass(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        ids = inputs["input_ids"]
-        batch, n = ids.shape
+        batch, n = inputs["input_ids"].shape
         seed_dropout(self.model, self.keys, inputs["keys"])
         tokens = Tokens(batch, n)
         if "held" in inputs:
             tokens = Tokens.first(batch, n, inputs["held"])
         with autocast(self.training.precision, self.device):
             cast = cast_together(self.multiplied, torch.bfloat16) if self.multiplied else {}
-            called = _Called(self.model, self.training.losses)
-            loss, *others = functional_call(called, cast, (inputs, tokens))
+            loss, *others = functional_call(self.training, cast, (inputs, tokens))
         # One addition for all parameters, and not one for each.
         grads = torch.autograd.grad(loss, [*self.parameters.values()], allow_unused=True)
         reached = {
@@ -312,19 +297,8 @@ class RecordedSteps:
         return self._gradients() | self.parameters | moments
 
 
-class _Called(nn.Module):
-    """A function of a model as the forward pass of a module, which `functional_call` needs."""
-
-    def __init__(self, model: nn.Module, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.model, self.function = model, function
-
-    def forward(self, *given: Any) -> tuple[Tensor, ...]:
-        return self.function(*given)
-
-
 def _multiplied(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """What is multiplied in bfloat16, by its name in `_Called`. Schemes and convolutions choose
+    """What is multiplied in bfloat16, by its name in `Training`. Schemes and convolutions choose
     their number formats themselves, and bias + GELU adds its bias in float32."""
     for name, module in model.named_modules(prefix="model"):
         if (

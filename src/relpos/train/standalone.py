@@ -40,8 +40,10 @@ AUTO_MAP = {theirs: f"{FILES[SERVING]}.{ours}" for theirs, ours in CLASSES.items
 
 ELSEWHERE = "relpos.train.elsewhere"
 INSTEAD = {
-    module: f"{ELSEWHERE}.{module.rpartition('.')[2]}"
-    for module in ("jaxtyping", "relpos.model.kernels", "relpos.train.standalone", "relpos.trust")
+    "jaxtyping": f"{ELSEWHERE}.jaxtyping",
+    "relpos.model.kernels": f"{ELSEWHERE}.kernels",
+    "relpos.train.standalone": f"{ELSEWHERE}.standalone",
+    "relpos.trust": f"{ELSEWHERE}.trust",
 }
 """Module of ours, or library → what the folder has in its place."""
 

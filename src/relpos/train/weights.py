@@ -30,9 +30,8 @@ WEIGHTS = "model.safetensors"
 def save_weights(model: nn.Module, path: Path) -> None:
     """Writes the parameters, each once (the tied word table under its first name)."""
     # safetensors refuses numbers that do not lie side by side.
-    save_tensors(
-        {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}, path
-    )
+    tensors = {name: p.detach().cpu().contiguous() for name, p in model.named_parameters()}
+    save_tensors(tensors, path)
 
 
 def save_tensors(
