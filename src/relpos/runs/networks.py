@@ -9,7 +9,7 @@ of a table that has been written.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -306,16 +306,11 @@ def _from_table(override: str, folder: Path, row: str | None = None) -> list[Net
 def _instead(path: Path) -> str:
     """What is at a path where no network is."""
     if not path.exists():
-        hint = nearest(path.name, _names(path.parent.glob("*")))
+        hint = nearest(path.name, (file.name for file in path.parent.glob("*")))
         return f"no such folder or file{f'.{hint}' if 'Did you mean' in hint else ''}"
     said = f"no finished run and no model folder ({WEIGHTS} is missing)"
-    inside = _names(
-        file.parent for pattern in (WEIGHTS, "record.json") for file in path.glob(f"*/{pattern}")
-    )
+    files = [*path.glob(f"*/{WEIGHTS}"), *path.glob("*/record.json")]
+    inside = sorted({file.parent.name for file in files})
     return (
         f"{said}; it holds {', '.join(inside[:3])}{', …' * (len(inside) > 3)}" if inside else said
     )
-
-
-def _names(paths: Iterable[Path]) -> list[str]:
-    return sorted({path.name for path in paths})

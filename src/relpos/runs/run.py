@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
@@ -224,12 +224,11 @@ class Run(OfStage):
         failure counts as a try.
         """
         record = self.record
+        starts = record.starts
         # A start that was ended before must not be overwritten by the end of one that never was
         # noted.
-        starts = record.starts
-        if record.state != "running" or not starts:
-            starts = [*starts, self._start()]
-        self.update(state=state, starts=[*starts[:-1], starts[-1] | {"ended": state}], **facts)
+        start = starts.pop() if record.state == "running" and starts else self._start()
+        self.update(state=state, starts=[*starts, start | {"ended": state}], **facts)
 
     def fail(self, why: str, **facts: Any) -> None:
         """`end` with a failure and its reason."""
@@ -263,8 +262,9 @@ def recorded(folder: Path) -> Run:
         if key not in record:
             raise RelposError(f"damaged record {folder / 'record.json'}: no {key}")
     place = folder.resolve()
-    meaning = record["meaning"]
-    described = Description(record["stage"], place.name, meaning, config, folder=str(place))
+    described = Description(
+        record["stage"], place.name, record["meaning"], config, folder=str(place)
+    )
     return described.observed(str(record.get("identity")), {})
 
 
@@ -358,15 +358,14 @@ def closure(runs: list[Run]) -> list[Run]:
     """Some runs and everything that they need: each once, inputs first."""
     collected: dict[str, Run] = {}
 
-    def collect(run: Run) -> None:
-        for needed in run.inputs.values():
+    def collect(runs: Iterable[Run]) -> None:
+        for run in runs:
             # Visited once: a table's runs share tokenizer and store hundreds of times.
-            if needed.identity not in collected:
-                collect(needed)
-        collected.setdefault(run.identity, run)
+            if run.identity not in collected:
+                collect(run.inputs.values())
+                collected[run.identity] = run
 
-    for run in runs:
-        collect(run)
+    collect(runs)
     return list(collected.values())
 
 

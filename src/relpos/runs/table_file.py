@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from relpos.config.conf import shipped
 from relpos.errors import RelposError, nearest
-from relpos.readers import fitted, read_json
+from relpos.readers import read_json
 from relpos.runs.run import OfStage, runs_root
 
 FILE = "table.json"
@@ -84,12 +84,7 @@ def read_table(folder: Path, form: type[Form]) -> Form:
             folder.name, (other.parent.name for other in folder.parent.glob(f"*/{FILE}"))
         )
         raise RelposError(f"no table {folder.name!r} in {folder.parent}{command}.{known}")
-    content = read_json(path, dict)
-    try:
-        table: Form = fitted(content, form)
-    except RelposError as error:
-        raise RelposError(f"{path}: damaged: {error}") from error
-    return table
+    return read_json(path, form)
 
 
 def runs_by_row(folder: Path) -> dict[str, list[RowRun]]:

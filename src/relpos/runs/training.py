@@ -149,9 +149,9 @@ def _start(run: Run, parts: Parts, keeps: int | None) -> tuple[Path | None, int]
     # Before anything is computed: sums over another number of threads differ in their last bits.
     threads = set_threads(_config(run).speed.threads or next(iter(kept), None))
     # Its own checkpoint first; another run's is only a way to begin.
-    checkpoint = newest(run.path / "checkpoint")
-    shared = trunk.find(run, keeps, threads, microbatch) if keeps and not checkpoint else None
-    checkpoint = shared.checkpoint if shared else checkpoint
+    own = newest(run.path / "checkpoint")
+    shared = trunk.find(run, keeps, threads, microbatch) if keeps and not own else None
+    checkpoint = own or shared
     # Read once more here, so that a wrong shape is named before Lightning's traceback.
     step = _checked_step(checkpoint, module) if checkpoint else 0
     if group.sums([step], LONG)[0] != step * group.world:
@@ -168,8 +168,9 @@ def _start(run: Run, parts: Parts, keeps: int | None) -> tuple[Path | None, int]
             recorded=module.recorder is not None,
         )
         if shared:
-            trunk.copy_log(shared, run)
-            run.note_start(checkpoint=shared.checkpoint.name, trunk_of=shared.folder.name)
+            folder = shared.parent.parent
+            trunk.copy_log(folder, step, run)
+            run.note_start(checkpoint=shared.name, trunk_of=folder.name)
     return checkpoint, step
 
 

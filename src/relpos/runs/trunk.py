@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import NamedTuple
 
 from relpos.errors import RelposError, say
 from relpos.files import write_text
@@ -25,16 +24,9 @@ FOLDER = "trunk"
 """In a run's folder: its checkpoint at the last step of the constant rate."""
 
 
-class Trunk(NamedTuple):
-    """Where a run begins: the checkpoint, its step, and the folder of the run that has kept it."""
-
-    checkpoint: Path
-    step: int
-    folder: Path
-
-
-def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
-    """The farthest step of another run at which this one can begin; None where there is none.
+def find(run: Run, end: int, threads: int, microbatch: int) -> Path | None:
+    """The checkpoint in the `trunk/` of another run at which this one can begin, that of the
+    farthest step; None where there is none.
 
     Results depend on threads and micro-batch in their last bits, so that the other run must have
     the same. Of machine, kernel and torch nothing is asked: a run goes on from its own checkpoint
@@ -66,19 +58,19 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Trunk | None:
         if alike and step <= end and _computed_with(record, threads, microbatch):
             found.append((step, folder))
     # The farthest first; a nearer one serves where that checkpoint is damaged.
-    for step, folder in sorted(found, reverse=True):
+    for _, folder in sorted(found, reverse=True):
         try:
             if checkpoint := newest(folder / FOLDER):
                 logged(folder)  # as `copy_log` will read it
-                return Trunk(checkpoint, step, folder)
+                return checkpoint
         except RelposError as error:
             say(f"relpos: {error}")
     return None
 
 
-def copy_log(trunk: Trunk, run: Run) -> None:
-    """Gives a run the log of the steps that it shares."""
-    lines = (line for line in logged(trunk.folder) if line["step"] <= trunk.step)
+def copy_log(folder: Path, step: int, run: Run) -> None:
+    """Gives a run the log of the steps that it shares with that in `folder`."""
+    lines = (line for line in logged(folder) if line["step"] <= step)
     write_text(run.path / LOGGED, "".join(f"{json.dumps(line)}\n" for line in lines))
 
 

@@ -215,18 +215,13 @@ class Snapshots(pl.Callback):
     def __init__(self, folder: Path, percents: list[int]) -> None:
         self.folder, self.percents = folder, percents
 
-    def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        module: pl.LightningModule,
-        *_: object,
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: object) -> None:
         """Saves the weights where one of the per cents, rounded to a step, is reached."""
         from relpos.train.weights import save_weights
 
         for percent in self.percents:
             if trainer.global_step == snapshot_step(percent, int(trainer.max_steps)):
-                save_weights(module.model, self.folder / f"{percent}.safetensors")  # type: ignore[arg-type]
+                save_weights(module.model, self.folder / f"{percent}.safetensors")
 
 
 def snapshot_step(percent: int, steps: int) -> int:

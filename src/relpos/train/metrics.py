@@ -78,10 +78,8 @@ def pearson_and_spearman(predictions: ArrayLike, targets: ArrayLike) -> float:
 def decide(task: Task, outputs: Tensor) -> Floats:
     """Outputs of the classifier (rows, task.outputs) to predictions (rows,): the class, or a
     regression's value."""
-    decided = outputs.detach().argmax(-1)
-    if task.regression:
-        decided = outputs.detach().squeeze(-1)
-    return decided.double().cpu().numpy()
+    decided = outputs.squeeze(-1) if task.regression else outputs.argmax(-1)
+    return decided.detach().double().cpu().numpy()
 
 
 def score(task: Task, predictions: ArrayLike, targets: ArrayLike) -> float:
@@ -130,9 +128,7 @@ def applied(name: str, key: str, predictions: ArrayLike, targets: ArrayLike) -> 
         RelposError: begins with `key`: there is no such metric.
     """
     value = float(find(name, "metric", key)(predictions, targets))
-    if not np.isfinite(value):
-        return 0.0
-    return value
+    return value if np.isfinite(value) else 0.0
 
 
 def _pair(predictions: ArrayLike, targets: ArrayLike) -> tuple[Floats, Floats]:

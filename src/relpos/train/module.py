@@ -24,7 +24,7 @@ from relpos.model.tokens import Tokens
 from relpos.readers import Plain
 from relpos.train.group import ALONE, Group
 from relpos.train.optim import Recipe
-from relpos.train.prefetch import move
+from relpos.train.prefetch import with_tensors
 from relpos.train.recorded import Inputs, RecordedSteps, Recorder
 
 
@@ -109,7 +109,9 @@ class Training(pl.LightningModule):
     ) -> object:
         """Moves dataclasses of tensors as a whole, which Lightning does not; recorded steps copy
         theirs to where they are read."""
-        return batch if self.recorded and self.trainer.training else move(batch, device)
+        if self.recorded and self.trainer.training:
+            return batch
+        return with_tensors(lambda tensor: tensor.to(device, non_blocking=True), batch)
 
     def losses(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
         """The sum of the losses of a micro-batch, and another sum over it; `held` are the tokens

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from relpos.data.objective import Masking
 from relpos.errors import RelposError
@@ -90,14 +90,6 @@ class Recipe:
         Raises:
             RelposError: as `multipliers`.
         """
-        exempt = {
-            id(p)
-            for m in model.modules()
-            if isinstance(m, nn.LayerNorm | nn.RMSNorm)
-            for p in m.parameters()
-        }
-        # Names, because a bias is also a parameter of modules that are no linear maps.
-        exempt |= {id(p) for name, p in model.named_parameters() if name.endswith("bias")}
         multiplier = self.multipliers(model)
         matrices = self.matrices(model)
         # By id: tensors compare element by element.
@@ -108,9 +100,12 @@ class Recipe:
             for decays in (True, False):
                 rates = {"weight_decay": self.weight_decay * decays, "lr": self.lr * times}
                 groups.setdefault((times, decays), {"params": [], **rates})
-        for p in model.parameters():
+        for name, p in model.named_parameters():
+            module = model.get_submodule(name.rpartition(".")[0])
+            # Names, because a bias is also a parameter of modules that are no linear maps.
+            decays = not (isinstance(module, nn.LayerNorm | nn.RMSNorm) or name.endswith("bias"))
             if id(p) not in by_muon:
-                groups[multiplier.get(id(p), 1), id(p) not in exempt]["params"].append(p)
+                groups[multiplier.get(id(p), 1), decays]["params"].append(p)
         adamw = torch.optim.AdamW(
             [group for group in groups.values() if group["params"]],
             lr=self.lr,
@@ -122,7 +117,7 @@ class Recipe:
         # goes on at that step.
         return MuonAndAdamW(matrices, self.lr, self.weight_decay, adamw) if matrices else adamw
 
-    def matrices(self, model: nn.Module) -> list[nn.Parameter]:
+    def matrices(self, model: nn.Module) -> list[Tensor]:
         """What Muon moves: the weights of the linear maps in a network's layers, but for those of
         convolutions: q, k and v, which are one matrix, W_o, and those of the feed-forward
             network."""
@@ -131,8 +126,7 @@ class Recipe:
         layers = [layer for layer in model.modules() if isinstance(layer, Layer)]
         maps = [part for layer in layers for part in layer.modules() if isinstance(part, nn.Linear)]
         besides = self.multipliers(model)
-        weights = [part.get_parameter("weight") for part in maps]
-        return [weight for weight in weights if id(weight) not in besides]
+        return [part.weight for part in maps if id(part.weight) not in besides]
 
     def multipliers(self, model: nn.Module) -> dict[int, float]:
         """Id of a parameter of position scheme or convolution → the factor of its rate.
@@ -143,8 +137,9 @@ class Recipe:
         """
         # the first scheme holds all others
         parts: list[Any] = [m for m in model.modules() if isinstance(m, Scheme)][:1]
-        convs = [m for m in model.modules() if isinstance(m, Conv)]
-        conv_parameters = [p for conv in convs for p in conv.parameters()]
+        conv_parameters = [
+            p for m in model.modules() if isinstance(m, Conv) for p in m.parameters()
+        ]
         conv_lr = self.conv_lr
         if isinstance(self.position_lr, Sequence):
             parts = [part for scheme in parts for part in getattr(scheme, "parts", parts)]
@@ -215,7 +210,7 @@ class MuonAndAdamW(torch.optim.Optimizer):
 
     def __init__(
         self,
-        matrices: list[nn.Parameter],
+        matrices: list[Tensor],
         lr: float,
         weight_decay: float,
         adamw: torch.optim.AdamW,

@@ -80,26 +80,22 @@ class _Remaining(IterableDataset[object]):
             yield from phase
 
 
-def move(value: T, device: torch.device) -> T:
-    """The value with its tensors on a device; those that are there already are not copied."""
-    moved: T = _each(value, lambda tensor: tensor.to(device, non_blocking=True))
-    return moved
-
-
 def pinned(value: T) -> T:
     """The value with its tensors in pinned memory, from which a GPU copies while the CPU goes
     on."""
-    copied: T = _each(value, Tensor.pin_memory)
+    copied: T = with_tensors(Tensor.pin_memory, value)
     return copied
 
 
-def _each(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+def with_tensors(function: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """The value with what a function makes of each tensor in its lists, dictionaries and
+    dataclasses."""
     if isinstance(value, Tensor):
         return function(value)
     if isinstance(value, list):
-        return [_each(item, function) for item in value]
+        return [with_tensors(function, item) for item in value]
     if isinstance(value, dict):
-        return {key: _each(item, function) for key, item in value.items()}
+        return {key: with_tensors(function, item) for key, item in value.items()}
     if is_dataclass(value):
-        return replace(value, **_each(vars(value), function))  # type: ignore[type-var]
+        return replace(value, **with_tensors(function, vars(value)))  # type: ignore[type-var]
     return value

@@ -185,9 +185,14 @@ class PretrainingData(StepsData):
     ) -> None:
         self.store = store
         self.heldout = store.examples("heldout", packing, length, HELDOUT_EXAMPLES)
-
-        def phase(packing: str, length: int, batch: int, stop: int) -> Steps:
-            return Steps(
+        shapes = [(packing, length, batch, steps)]
+        if first:
+            packing = first.get("packing") or packing
+            stop = round(first["share"] * steps)
+            shapes.insert(0, (packing, first["length"], first["batch"], stop))
+        phases = []
+        for packing, length, batch, stop in shapes:
+            self.steps = Steps(
                 store.examples("train", packing, length, pairs),
                 seed,
                 batch,
@@ -199,13 +204,7 @@ class PretrainingData(StepsData):
                 objective=objective,
                 few_shapes=few_shapes,
             )
-
-        self.steps = phase(packing, length, batch, steps)
-        phases = [self.steps]
-        if first:
-            packing = first.get("packing") or packing
-            stop = round(first["share"] * steps)
-            phases.insert(0, phase(packing, first["length"], first["batch"], stop))
+            phases.append(self.steps)
         super().__init__(phases, few_shapes)
         # Without one Lightning would evaluate nothing and say nothing, and another process would
         # wait for this one.
