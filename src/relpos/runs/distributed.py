@@ -88,9 +88,9 @@ def meet(here: Place, run: Run) -> Group:
     nodes, devices = shape(run)
     wanted = nodes * devices
     if wanted not in (1, here.world):
-        what = f"speed.devices={devices} speed.nodes={nodes} ask for {wanted} processes"
         raise RelposError(
-            f"{what}, but {here.world} were started; leave both out to take what is there"
+            f"speed.devices={devices} speed.nodes={nodes} ask for {wanted} processes, but "
+            f"{here.world} were started; leave both out to take what is there"
         )
     from relpos.train.group import join
 

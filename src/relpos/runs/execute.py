@@ -75,12 +75,16 @@ def execute(run: Run, wait: bool = True, log: bool = False, retries: Retries | N
         execute(needed)
     if here:
         _execute_with_others(run, here, wait, retries)
-    elif shape(run) != ALONE:
-        _execute_in_processes(run, wait, log, retries)
-    else:
-        with locked(run.path, wait) as held:
-            if held and _is_to_start(run, retries):
-                _execute_here(run, log)
+        return run
+    with locked(run.path, wait) as held:
+        if not held or not _is_to_start(run, retries):
+            return run
+        if shape(run) == ALONE:
+            _execute_here(run, log)
+            return run
+    # Its processes take the lock themselves. Starting them takes seconds: it was checked first.
+    with _printing_to(run.path / LOG) if log else nullcontext():
+        launch(run, wait)
     return run
 
 
@@ -121,16 +125,6 @@ def _execute_with_others(run: Run, here: Place, wait: bool, retries: Retries | N
     with locked(run.path, wait, lambda: group.said(WAITS)) as held:
         if group.said(held and _is_to_start(run, retries)):
             _execute_here(run)
-
-
-def _execute_in_processes(run: Run, wait: bool, log: bool, retries: Retries | None) -> None:
-    """Executes the run in processes of its own, which take the lock. Starting them takes seconds:
-    it is checked first."""
-    with locked(run.path, wait) as held:
-        if not held or not _is_to_start(run, retries):
-            return
-    with _printing_to(run.path / LOG) if log else nullcontext():
-        launch(run, wait)
 
 
 def _record_start(run: Run) -> None:

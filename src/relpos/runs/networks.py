@@ -171,10 +171,10 @@ def networks_of(name: str | Path, store: Path | None = None) -> list[Network]:
     """
     path = expanded(name)
     # At the last colon: a table may be named by a path with a colon in it.
-    table, colon, row = str(name).rpartition(":")
+    table, _, row = str(name).rpartition(":")
     if (path / FILE).is_file():
         return _from_table(f"network={name}", path)
-    if table and colon and not path.exists():
+    if table and not path.exists():
         return _from_table(f"network={name}", table_folder(table), row)
     return [_from_path(str(name), path, store)]
 

@@ -162,9 +162,8 @@ class Checkpointing(pl.Callback):
             RelposError: it does: somebody has deleted or cut it.
         """
         if self.group.first and len(self._lines(trainer)) < checkpoint.get("logged", 0):
-            folder = self.folder.parent
             raise RelposError(
-                f"{folder}: its log lacks lines that stood there at the checkpoint: "
+                f"{self.folder.parent}: its log lacks lines that stood there at the checkpoint: "
                 f"delete the folder to start anew"
             )
 

@@ -52,6 +52,8 @@ def newest(folder: Path) -> Path | None:
         if path == checked_name(path.with_name(LAST), path):
             return path
     if files:
-        damage = "its content is not what was written; delete it to start anew"
-        raise RelposError(f"damaged checkpoint {files[0]}: {damage}")
+        raise RelposError(
+            f"damaged checkpoint {files[0]}: its content is not what was written; delete it to "
+            f"start anew"
+        )
     return None

@@ -242,7 +242,7 @@ def outputs(model: Classifier, encoded: Encoded, precision: str) -> Tensor:
             if most == 1:
                 raise
             most //= 2
-    if not np.isfinite(result.numpy()).all():
+    if not result.isfinite().all():
         raise RelposError(
             "fine-tuning diverged: the outputs are not numbers; try a lower recipe.lr"
         )

@@ -105,15 +105,9 @@ class Group:
         # None is the default group, NCCL where there are GPUs: gradients do not pass through the
         # CPU.
         self._exchange(flat, None, PATIENCE)
-        # processes in which each parameter got a gradient
-        counts = flat[: len(parameters)].tolist()
-        sizes = [p.numel() for p in parameters]
-        for p, part, count in zip(
-            parameters,
-            flat[len(parameters) :].split(sizes),
-            counts,
-            strict=True,
-        ):
+        # first in how many processes each parameter got a gradient
+        counts, *sums = flat.split([len(parameters), *(p.numel() for p in parameters)])
+        for p, part, count in zip(parameters, sums, counts.tolist(), strict=True):
             p.grad = part.view_as(p).to(p.dtype) if count else None
 
     def _exchange(self, values: Tensor, group: dist.ProcessGroup | None, patience: int) -> None:
@@ -156,8 +150,10 @@ class Group:
                     threading.Thread(target=self._look_round, args=(missing,), daemon=True).start()
                 if second >= soon + 3 and missing and not self.waits:
                     self.waits = True
-                    what = f"process {self.rank} of {self.world} waits for process {', '.join(map(str, missing))}"
-                    say(f"relpos: {what}, {patience // 60} minutes at most")
+                    say(
+                        f"relpos: process {self.rank} of {self.world} waits for process "
+                        f"{', '.join(map(str, missing))}, {patience // 60} minutes at most"
+                    )
         finally:
             self.waits = False
         return missing or [other for other in range(self.world) if other != self.rank]
@@ -252,9 +248,9 @@ def _met(rank: int, world: int) -> dist.Store:
     finally:
         notice.cancel()
     if missing:
-        hint = "start as many as WORLD_SIZE or srun's -n says"
         raise RelposError(
-            f"{what} {', '.join(missing)}: not there after {MEETING:.0f} seconds; {hint}"
+            f"{what} {', '.join(missing)}: not there after {MEETING:.0f} seconds; start as many "
+            f"as WORLD_SIZE or srun's -n says"
         )
     return store
 

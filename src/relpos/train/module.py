@@ -83,8 +83,7 @@ class Training(pl.LightningModule):
         if self.trainer.world_size > 1:
             raise RelposError(
                 f"Trainer(devices={self.trainer.world_size}): relpos divides a step among "
-                f"processes "
-                "itself; speed.devices=N of relpos pretrain trains on several"
+                f"processes itself; speed.devices=N of relpos pretrain trains on several"
             )
         if self.trainer.precision != "32-true":
             raise RelposError(

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 Inputs = dict[str, Tensor]
 Shapes = tuple[tuple[int, ...], ...]
+Recording = tuple[Inputs, Callable[[], None], list[Tensor]]
 Function = Callable[[Inputs], tuple[Tensor, ...]]
 Changed = Callable[[], Mapping[str, Tensor]]
 
@@ -93,6 +94,7 @@ class CudaGraphs(Recorder):
         return graph.replay
 
 
+@dataclass
 class Replay:
     """A function of tensors that changes other tensors.
 
@@ -102,22 +104,17 @@ class Replay:
             place in memory.
         noise: by how much of a change, relative to the norm of all, a replay of it may be off
             beside `TOLERANCE` of itself.
+        recordings: shapes of the inputs → their buffers, the replay, and the outputs.
+        trusted: until a recording fails, or differs from the plain function.
     """
 
-    def __init__(
-        self,
-        function: Function,
-        changed: Changed,
-        device: torch.device,
-        recorder: Recorder,
-        noise: float,
-    ) -> None:
-        self.function, self.changed, self.device = function, changed, device
-        self.recorder, self.noise = recorder, noise
-        self.recordings: dict[Shapes, tuple[Inputs, Callable[[], None], list[Tensor]]] = {}
-        """Shapes of the inputs → their buffers, the replay, and the outputs."""
-        self.trusted = True
-        """Until a recording fails, or differs from the plain function."""
+    function: Function
+    changed: Changed
+    device: torch.device
+    recorder: Recorder
+    noise: float
+    recordings: dict[Shapes, Recording] = field(default_factory=dict)
+    trusted: bool = True
 
     def __call__(self, inputs: Inputs) -> tuple[Tensor, ...]:
         """The function's outputs; use them before the next call, which overwrites them. Inputs may
@@ -265,26 +262,22 @@ class RecordedSteps:
         for name, grad in self.gradients.items():
             self.parameters[name].grad = grad
         norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.training.recipe.clip)
-        with self._rates(inputs["rates"]) if self.updates.trusted else nullcontext():
+        # The optimiser reads its rates on the device, where a replay finds those of its step;
+        # checkpoints and the schedule see numbers.
+        groups = self.optimizer.param_groups
+        before = [dict(group) for group in groups]
+        try:
+            if self.updates.trusted:
+                for group, rate in zip(groups, inputs["rates"], strict=True):
+                    group |= {"lr": rate, "capturable": True}
             self.optimizer.step()
+        finally:
+            for group, numbers in zip(groups, before, strict=True):
+                group |= numbers
         for name in self.gradients:
             self.parameters[name].grad = None
         torch._foreach_zero_(gradients)
         return (norm,)
-
-    @contextmanager
-    def _rates(self, rates: Tensor) -> Iterator[None]:
-        """The optimiser reads its rates on the device, where a replay finds those of its step;
-        checkpoints and the schedule see numbers."""
-        groups = self.optimizer.param_groups
-        before = [dict(group) for group in groups]
-        try:
-            for group, rate in zip(groups, rates, strict=True):
-                group |= {"lr": rate, "capturable": True}
-            yield
-        finally:
-            for group, numbers in zip(groups, before, strict=True):
-                group |= numbers
 
     def _updated(self) -> dict[str, Tensor]:
         """All that an update changes."""

@@ -96,8 +96,10 @@ def code(position: Node, conv: Node) -> dict[str, str]:
 
 def _file(module: str) -> str:
     """The file that holds a module, all of them in one folder."""
-    name = FILES.get(module) or INSTEAD.get(module, module)
-    if module not in FILES and not name.startswith("relpos."):
+    if module in FILES:
+        return f"{FILES[module]}.py"
+    name = INSTEAD.get(module, module)
+    if not name.startswith("relpos."):
         name = f"own_{name}"  # the user's, which may be called like one of ours
     for package in (f"{ELSEWHERE}.", "relpos.model.", "relpos.train.", "relpos."):
         name = name.removeprefix(package)
@@ -127,10 +129,9 @@ def _relative(module: str, text: str, own: frozenset[str]) -> tuple[str, list[st
     for node in sorted(imports, key=lambda node: -node.lineno):
         base = node.module or ""
         if node.level:
-            place = "." * node.level + base
             raise RelposError(
-                f"module {module}: {node.names[0].name} is imported from {place}: "
-                f"write the full name of that module"
+                f"module {module}: {node.names[0].name} is imported from "
+                f"{'.' * node.level}{base}: write the full name of that module"
             )
         if base not in INSTEAD and base not in own and base.partition(".")[0] != "relpos":
             continue

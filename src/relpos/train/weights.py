@@ -63,8 +63,10 @@ def _stored(model: nn.Module, path: Path) -> dict[str, Tensor]:
     for name, parameter in parameters.items():
         # Before anything is filled, so that a network is never half of one file.
         if parameter.shape != stored[name].shape:
-            shapes = f"{tuple(stored[name].shape)}, the model needs {tuple(parameter.shape)}"
-            raise RelposError(f"{path}: {name!r} has shape {shapes}")
+            raise RelposError(
+                f"{path}: {name!r} has shape {tuple(stored[name].shape)}, the model needs "
+                f"{tuple(parameter.shape)}"
+            )
         try:
             check_numbers(name, stored[name])
         except RelposError as error:
@@ -96,10 +98,10 @@ def read_architecture(path: Path) -> Architecture:
     folder = model_folder(path)
     file = _config_file(folder)
     if file.name != CONFIG and not (file.is_file() and (folder / WEIGHTS).is_file()):
-        expected = (
-            f"config.yaml and {WEIGHTS} are expected, or the config.json of a published checkpoint"
+        raise RelposError(
+            f"no model in {folder}: config.yaml and {WEIGHTS} are expected, or the config.json of "
+            f"a published checkpoint"
         )
-        raise RelposError(f"no model in {folder}: {expected}")
     with _naming(file, folder / WEIGHTS):
         if is_published(folder):
             from relpos.pretrained.checkpoint import Checkpoint  # knows every family
