@@ -128,6 +128,7 @@ def launch(run: Run, wait: bool = True) -> None:
     budget = omp_threads() or cores()  # a table's engine sets the variable for each worker
     # Divided among the processes: each with all cores would be slower than one alone.
     threads = (run.config.speed or Speed()).threads or max(1, budget // devices)
+    limits = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     with reserved_port() as port:
         if nodes > 1:
             # One that ends badly ends all: the others would wait for it, and srun for them.
@@ -139,7 +140,7 @@ def launch(run: Run, wait: bool = True) -> None:
                 f"--cpus-per-task={threads}",
                 "--kill-on-bad-exit=1",
             )
-            ranks = [_started({}, threads, before)]
+            ranks = [_started(limits, before)]
         else:
             meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": devices}
             # Gloo would look up the host's own name, which many laptops and containers cannot
@@ -147,7 +148,7 @@ def launch(run: Run, wait: bool = True) -> None:
             if sys.platform == "linux":
                 meeting["GLOO_SOCKET_IFNAME"] = "lo"
             ranks = [
-                _started(meeting | {"RANK": rank, "LOCAL_RANK": rank}, threads)
+                _started(limits | meeting | {"RANK": rank, "LOCAL_RANK": rank})
                 for rank in range(devices)
             ]
         with _noting_stops(ranks) as stopped:
@@ -195,12 +196,10 @@ def _settle(run: Run, before: str, state: str, **facts: str) -> None:
 
 def _started(
     variables: Mapping[str, object],
-    threads: int,
     before: Sequence[str] = (),
 ) -> subprocess.Popen[bytes]:
     """A process of the run with these environment variables; or srun, which starts them on the nodes
     of the Slurm job that this process belongs to."""
-    variables = {**variables, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     environment = os.environ | {name: str(value) for name, value in variables.items()}
     # Output goes to stderr, since stdout has the result. A process group of its own keeps Ctrl-C
     # from arriving twice.

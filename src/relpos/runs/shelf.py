@@ -83,13 +83,9 @@ def snapshot(run: Path, share: int) -> Path:
 def run_of(path: Path) -> Path:
     """The folder of the run whose network lies there: RUN, RUN/model, or a snapshot's file; of any
     other place the place itself."""
-    return (
-        path.parent.parent
-        if path.parent.name == SNAPSHOTS
-        else path.parent
-        if path.name == "model"
-        else path
-    )
+    if path.parent.name == SNAPSHOTS:
+        return path.parent.parent
+    return path.parent if path.name == "model" else path
 
 
 def inputs_of(folder: Path) -> dict[str, Path]:

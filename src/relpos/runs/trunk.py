@@ -15,7 +15,7 @@ from pathlib import Path
 from relpos.errors import RelposError, say
 from relpos.files import write_text
 from relpos.readers import Plain
-from relpos.runs.run import Record, Run, read_record, runs_root
+from relpos.runs.run import Run, read_record, runs_root
 from relpos.runs.shelf import LOGGED, besides, input_identities, is_current, logged
 from relpos.train.checkpoint_files import checkpoints, newest
 from relpos.train.optim import Recipe
@@ -39,6 +39,7 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Path | None:
     end = min([end, steps, *(snapshot_step(share, steps) - 1 for share in run.config.snapshots)])
     inputs = {name: other.identity for name, other in run.inputs.items()}
     wanted = inputs, _shared(run.meaning)
+    dials = {"threads": threads, "microbatch": microbatch, "processes": 1}
     found = []
     for folder in (runs_root() / run.stage).glob(f"{run.name}-*"):
         # Finished or not: the checkpoint in `trunk/` is whole as soon as it is there.
@@ -55,7 +56,10 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Path | None:
             continue
         step = Recipe.of(record.meaning["recipe"]).decay_start(record.meaning["steps"])
         alike = (input_identities(record), _shared(record.meaning)) == wanted
-        if alike and step <= end and _computed_with(record, threads, microbatch):
+        # Starts that ended before any training have computed nothing.
+        begun = [start for start in record.starts if "from_step" in start]
+        same_bits = all(dials.items() <= start.items() for start in begun)
+        if alike and step <= end and begun and same_bits:
             found.append((step, folder))
     # The farthest first; a nearer one serves where that checkpoint is damaged.
     for _, folder in sorted(found, reverse=True):
@@ -77,10 +81,3 @@ def copy_log(folder: Path, step: int, run: Run) -> None:
 def _shared(meaning: Plain) -> Plain:
     """What runs that share their first steps have in common."""
     return besides(meaning, ["steps"]) | {"recipe": besides(meaning["recipe"], ["decay"])}
-
-
-def _computed_with(record: Record, threads: int, microbatch: int) -> bool:
-    # Starts that ended before any training have computed nothing.
-    begun = [start for start in record.starts if "from_step" in start]
-    wanted = {"threads": threads, "microbatch": microbatch, "processes": 1}
-    return bool(begun) and all(wanted.items() <= start.items() for start in begun)

@@ -77,8 +77,6 @@ class Recipe:
 
     def travel(self, steps: int) -> float:
         """About the sum of the learning rates: how far Adam moves a parameter, at most."""
-        if self.schedule == "linear":
-            return self.lr * steps / 2
         return self.lr * (steps + self.decay_start(steps) - self.warmup_steps(steps)) / 2
 
     def optimizer_of(self, model: nn.Module) -> torch.optim.Optimizer:

@@ -42,7 +42,6 @@ Inputs = dict[str, Tensor]
 Shapes = tuple[tuple[int, ...], ...]
 Recording = tuple[Inputs, Callable[[], None], list[Tensor]]
 Function = Callable[[Inputs], tuple[Tensor, ...]]
-Changed = Callable[[], Mapping[str, Tensor]]
 
 TOLERANCE = 1e-2
 """Largest distance of a replay from the plain function, relative to the norm: wide enough for sums
@@ -109,7 +108,7 @@ class Replay:
     """
 
     function: Function
-    changed: Changed
+    changed: Callable[[], Mapping[str, Tensor]]
     device: torch.device
     recorder: Recorder
     noise: float
