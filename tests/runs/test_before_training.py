@@ -1,6 +1,7 @@
 """What cannot be trained, or not be evaluated, is refused before the training."""
 
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,15 @@ from relpos.errors import RelposError
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.stages.stage import Stage, refuse_impossible
+
+
+@pytest.fixture
+def own_task(tmp_path: Path) -> list[str]:
+    """Keys of a task of the user's own, whose files lie in `tmp_path`."""
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text("text\tlabel\na dog\tyes\na cat\tno\n")
+    return ["task=custom", f"task.folder={tmp_path}", "task.columns=text", "task.name=own"]
+
 
 SMALL = [
     "size.layers=1",
@@ -26,8 +36,7 @@ def test_a_first_phase_longer_than_a_table_of_positions_is_refused():
         refuse_impossible(run)
 
 
-def test_held_out_text_without_an_example_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
+def test_held_out_text_without_an_example_is_refused(tmp_path):
     single = [f'{{"text": "The dog saw {number} cats."}}\n' for number in range(1500)]
     several = [
         f'{{"text": "The dog ran. A cat saw {number}. It ran. The dog sat."}}\n'
@@ -46,42 +55,20 @@ def test_held_out_text_without_an_example_is_refused(tmp_path, monkeypatch):
         relpos.run(compose("pretrain", given))
 
 
-def test_a_task_that_is_its_own_intermediate_task_is_refused(tmp_path):
-    for split in ("train", "dev"):
-        (tmp_path / f"{split}.tsv").write_text("text\tlabel\na dog\tyes\na cat\tno\n")
+def test_a_task_that_is_its_own_intermediate_task_is_refused(tmp_path, own_task):
     file = tmp_path / "own.yaml"
     file.write_text(f"columns: text\nintermediate: {file}\n")
     with pytest.raises(RelposError, match="would be fine-tuned before itself"):
         plan(compose("finetune", [f"task={file}"]))
 
 
-def test_a_mistake_in_a_test_file_shows_before_training(tmp_path, monkeypatch):
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
-    for split in ("train", "dev"):
-        (tmp_path / f"{split}.tsv").write_text("text\tlabel\na dog\tyes\na cat\tno\n")
+def test_a_mistake_in_a_test_file_shows_before_training(tmp_path, own_task):
     (tmp_path / "test.tsv").write_text("txt\na dog\n")
-    given = [
-        "task=custom",
-        f"task.folder={tmp_path}",
-        "task.columns=text",
-        "task.name=own",
-        "data.pairs=100",
-        *SMALL,
-    ]
-    run = plan(
-        compose(
-            "finetune",
-            [*given, "vocabulary=300", "steps=2", "pretrain.steps=1", "pretrain.batch=4"],
-        )
-    )
+    dials = ["data.pairs=100", "vocabulary=300", "steps=2", "pretrain.steps=1", "pretrain.batch=4"]
+    cfg = compose("finetune", [*own_task, *SMALL, *dials])
     with pytest.raises(RelposError, match="no column 'text'"):
-        relpos.run(
-            compose(
-                "finetune",
-                [*given, "vocabulary=300", "steps=2", "pretrain.steps=1", "pretrain.batch=4"],
-            )
-        )
-    assert not (run.path / "metrics.jsonl").exists()
+        relpos.run(cfg)
+    assert not (plan(cfg).path / "metrics.jsonl").exists()
 
 
 def test_a_configuration_that_makes_no_run_is_refused_in_one_line():
@@ -91,20 +78,12 @@ def test_a_configuration_that_makes_no_run_is_refused_in_one_line():
         relpos.run(compose("params"))
 
 
-def test_files_that_change_between_a_plan_and_its_turn_are_refused(tmp_path, monkeypatch):
+def test_files_that_change_between_a_plan_and_its_turn_are_refused(tmp_path, own_task):
     """Their store would have the identity, and be taken for that, of the text as it was."""
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
     text, train = tmp_path / "text.txt", tmp_path / "train.tsv"
     text.write_text(sentences := "".join(f"The dog saw {number} cats.\n" for number in range(100)))
-    for split in ("train", "dev"):
-        (tmp_path / f"{split}.tsv").write_text("text\tlabel\na dog\tyes\na cat\tno\n")
     store = plan(compose("data", ["data=files", f"data.corpus={text}", "vocabulary=40"]))
-    tuning = plan(
-        compose(
-            "finetune",
-            ["task=custom", f"task.folder={tmp_path}", "task.columns=text", "task.name=own"],
-        )
-    )
+    tuning = plan(compose("finetune", own_task))
     assert isinstance(tuning, Stage)
     tuning.refuse_changed()
     text.write_text(sentences * 2)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from omegaconf import DictConfig
 from torch.nn import functional
 
 import relpos
@@ -25,10 +24,14 @@ from relpos.train.weights import opened
 CAUSAL = ["size.attention=causal", "position=fixed"]
 
 
+def planned(*overrides: str) -> PretrainStage:
+    run = plan(compose("pretrain", [*TINY, *overrides]))
+    assert isinstance(run, PretrainStage)
+    return run
+
+
 def test_the_default_is_no_part_of_an_identity():
-    plain, causal = (
-        plan(compose("pretrain", [*TINY, *more])) for more in ([], ["size.attention=causal"])
-    )
+    plain, causal = planned(), planned("size.attention=causal")
     assert "attention" not in plain.meaning["size"]
     assert causal.meaning["size"] == plain.meaning["size"] | {"attention": "causal"}
     assert plain.identity != causal.identity
@@ -40,21 +43,15 @@ def test_a_causal_network_has_no_masks():
         RelposError,
         match=r"recipe.masking=diffusion: a causal network \(size.attention=causal\) has no masks",
     ):
-        plan(compose("pretrain", [*TINY, *CAUSAL, "recipe.masking=diffusion"]))
+        planned(*CAUSAL, "recipe.masking=diffusion")
 
 
 def test_a_decoder_has_the_modern_recipe_by_one_word():
     with pytest.raises(RelposError, match=r"no masks; its modern recipe is training=modern_causal"):
-        plan(compose("pretrain", [*TINY, *CAUSAL, "training=modern"]))
-    modern = plan(compose("pretrain", [*TINY, "position=fixed", "training=modern"])).meaning
-    causal = plan(compose("pretrain", [*TINY, *CAUSAL, "training=modern_causal"])).meaning
+        planned(*CAUSAL, "training=modern")
+    modern = planned("position=fixed", "training=modern").meaning
+    causal = planned(*CAUSAL, "training=modern_causal").meaning
     assert causal["recipe"] | {"masking": 0.3} == modern["recipe"]
-
-
-def planned(cfg: DictConfig) -> PretrainStage:
-    run = plan(cfg)
-    assert isinstance(run, PretrainStage)
-    return run
 
 
 @pytest.mark.parametrize(
@@ -69,14 +66,14 @@ def planned(cfg: DictConfig) -> PretrainStage:
     ],
 )
 def test_an_objective_is_the_same_run_by_either_name(chosen, said):
-    one, other = (planned(compose("pretrain", [*TINY, *more])) for more in (chosen, said))
+    one, other = planned(*chosen), planned(*said)
     assert one.identity == other.identity
     assert one.config.trained_for == other.config.trained_for
 
 
 def test_only_a_causal_network_predicts_the_next_token():
     with pytest.raises(RelposError, match=r"objective=causal: only a causal network"):
-        plan(compose("pretrain", [*TINY, "objective=causal"]))
+        planned("objective=causal")
 
 
 def test_an_objective_of_the_users_own_is_trained_and_part_of_the_identity(tmp_path, monkeypatch):
@@ -85,7 +82,7 @@ def test_an_objective_of_the_users_own_is_trained_and_part_of_the_identity(tmp_p
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("RELPOS_TRUST", "own_objective")
     own = ["objective=diffusion", "objective._target_=own_objective.Mine"]
-    run = planned(compose("pretrain", [*TINY, *own]))
+    run = planned(*own)
     assert run.meaning["objective"] == {"_target_": "own_objective.Mine"}
     assert list(run.meaning["sources"]) == ["own_objective.Mine"]
     assert type(run.config.trained_for).__name__ == "Mine"
@@ -149,7 +146,7 @@ def _loss(model: MaskedLM, store: Store) -> float:
 
 
 def test_pretraining_minimises_the_loss_of_the_next_token(toy_runs):
-    run = execute(plan(compose("pretrain", [*TINY, *CAUSAL, "steps=40", "batch=16"])))
+    run = execute(planned(*CAUSAL, "steps=40", "batch=16"))
     model: Any = opened(run.path / "model")
     assert model.encoder.causal
     store = Store(run.inputs["store"].path)

@@ -1,9 +1,11 @@
 """Training with other positions than the network was trained with."""
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 
 import pytest
 import torch
+from omegaconf import DictConfig
 
 import relpos
 from relpos.config.compose import compose
@@ -31,8 +33,8 @@ PRETRAINING = ["pretrain.steps=1", "pretrain.batch=4", "data.pairs=20"]
 TISA3 = Change(tisa=3)
 
 
-def tuning(*overrides: str) -> Run:
-    return plan(compose("finetune", [*OVERRIDES, *PRETRAINING, *overrides]))
+def tuning(*overrides: str, make: Callable[[DictConfig], Run] = plan) -> Run:
+    return make(compose("finetune", [*OVERRIDES, *PRETRAINING, *overrides]))
 
 
 def test_an_unchanged_network_is_the_run_that_it_was():
@@ -97,8 +99,7 @@ def test_regression_takes_the_profiles_of_each_layer_and_random_values_those_of_
 
 
 def test_a_changed_network_is_fine_tuned_and_opened_again(toy_runs):
-    overrides = [*OVERRIDES, *PRETRAINING, "change.positions=remove", "change.tisa=2", "head=jiant"]
-    run = relpos.run(compose("finetune", overrides))
+    run = tuning("change.positions=remove", "change.tisa=2", "head=jiant", make=relpos.run)
     model, _ = relpos.load(run.path)
     assert isinstance(model.encoder.position, Tisa)
     assert model.dense is not None
@@ -158,7 +159,7 @@ def test_what_cannot_be_changed_is_refused(position, change, message):
 )
 def test_such_a_run_is_refused_before_anything_is_trained(overrides, message, toy_runs):
     with pytest.raises(RelposError, match=message):
-        relpos.run(compose("finetune", [*OVERRIDES, *PRETRAINING, *overrides]))
+        tuning(*overrides, make=relpos.run)
     assert not (toy_runs / "pretrain").exists()
 
 
@@ -168,9 +169,7 @@ def test_so_are_rates_that_do_not_fit_its_parts(toy_runs, more):
     with pytest.raises(
         RelposError, match=rf"recipe.position_lr=\[1, 2, 3\]: a list of {parts}, one for each part"
     ):
-        relpos.run(
-            compose("finetune", [*OVERRIDES, *PRETRAINING, "recipe.position_lr=[1,2,3]", *more])
-        )
+        tuning("recipe.position_lr=[1,2,3]", *more, make=relpos.run)
     with pytest.raises(
         RelposError, match=r"recipe.position_lr=\[1, 2\]: a list of 1, one for each part"
     ):

@@ -3,7 +3,6 @@ running, and the same command goes on to the same bits. RELPOS_FULL=1 tries 16 p
 over them."""
 
 import errno
-import hashlib
 import io
 import os
 import signal
@@ -19,6 +18,7 @@ from pretend import STAGE, pretend, working
 from relpos.cli import main
 from relpos.config.compose import compose
 from relpos.errors import RelposError
+from relpos.readers import sha256
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
@@ -108,14 +108,10 @@ def failing(folder: Path, place: int | None = None, error: int = errno.EIO) -> I
 
 def result(run: Run) -> dict[str, str]:
     """The bits of what a run has made."""
-    files = [
-        path
-        for pattern in ("model/*", "snapshots/*", "predictions/*")
-        for path in sorted(run.path.glob(pattern))
-    ]
     return {
-        path.relative_to(run.path).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in files
+        path.relative_to(run.path).as_posix(): sha256(path)
+        for pattern in ("model/*", "snapshots/*", "predictions/*")
+        for path in run.path.glob(pattern)
     }
 
 

@@ -5,7 +5,6 @@ import io
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sentencepiece
@@ -13,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import relpos
+from interrupted import interrupt
 from published import published
 from relpos.cli import main
 from relpos.config.compose import compose
@@ -22,7 +22,6 @@ from relpos.errors import RelposError
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
-from relpos.train.pretrain import Pretraining
 
 tokenizers = pytest.importorskip("tokenizers", reason="needs transformers")
 transformers = pytest.importorskip("transformers")
@@ -66,21 +65,11 @@ def planned(*overrides: str) -> Run:
     "make", [bytes_of_bpe, pytest.param(sentencepiece_model, marks=pytest.mark.full)]
 )
 def test_a_strangers_tokenizer_trains_goes_on_and_is_exported_with_equal_ids(
-    make, toy_runs, tmp_path, monkeypatch
+    make, toy_runs, tmp_path
 ):
     file = make(tmp_path / "theirs")
     run = planned(f"tokenizer={file}")
-    step = Pretraining.training_step
-
-    def stopping(self: Pretraining, batch: Any, index: int) -> Any:
-        if batch.index == 3:
-            raise KeyboardInterrupt
-        return step(self, batch, index)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Pretraining, "training_step", stopping)
-        with pytest.raises(KeyboardInterrupt):
-            execute(run)
+    interrupt(run, 2)
     if make is bytes_of_bpe:
         wanted = [row.ids for row in tokenizers.Tokenizer.from_file(str(file)).encode_batch(TEXTS)]
     else:

@@ -1,19 +1,21 @@
 """Kill it anywhere: the same call goes on, and the weights are those of the uninterrupted run, bit
 for bit."""
 
-import json
 import os
 import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from interrupted import interrupt
 from linked import link_runs
 from relpos.config.compose import compose
 from relpos.config.schema import Speed
@@ -62,6 +64,19 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.fixture
+def elsewhere(
+    toy_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], None]:
+    """Lets the runs that follow be made once more, in another folder."""
+
+    def move() -> None:
+        monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "again"))
+        link_runs(toy_runs, tmp_path / "again")
+
+    return move
+
+
 def weights(run: Run) -> dict[str, torch.Tensor]:
     return load_file(run.path / "model" / "model.safetensors")
 
@@ -69,7 +84,7 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     "more", [[], *(pytest.param(more, marks=pytest.mark.full) for more in WHOLE)]
 )
-def test_killed_and_continued_equals_uninterrupted(toy_runs, tmp_path, python, monkeypatch, more):
+def test_killed_and_continued_equals_uninterrupted(elsewhere, python, more):
     overrides = [*OVERRIDES, *more]
     run = plan(compose("pretrain", overrides))
     process = subprocess.Popen(
@@ -82,15 +97,9 @@ def test_killed_and_continued_equals_uninterrupted(toy_runs, tmp_path, python, m
     assert run.state == "running"
     execute(run)
     assert [start["from_step"] for start in run.record["starts"]] == [0, 4]
-    steps = [
-        json.loads(line)["step"]
-        for line in (run.path / "metrics.jsonl").read_text().splitlines()
-        if '"loss"' in line
-    ]
-    assert steps == list(range(1, 13))
+    assert [line["step"] for line in logged(run.path) if "loss" in line] == list(range(1, 13))
     interrupted = weights(run)
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "again"))
-    link_runs(toy_runs, tmp_path / "again")
+    elsewhere()
     whole = weights(execute(plan(compose("pretrain", overrides))))
     assert all(torch.equal(whole[name], interrupted[name]) for name in whole)
 
@@ -102,61 +111,34 @@ def averages(run: Run) -> list[dict[str, float]]:
     ]
 
 
-def test_a_log_line_is_that_of_all_its_steps_where_the_run_was_interrupted_between(
-    toy_runs, tmp_path, monkeypatch
-):
+def test_a_log_line_is_that_of_all_its_steps_where_the_run_was_interrupted_between(elsewhere):
     overrides = ["steps=8", "batch=8", "log_every=4", "evaluations=1", "speed.microbatch=4"]
     whole = averages(execute(plan(compose("pretrain", overrides))))
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "again"))
-    link_runs(toy_runs, tmp_path / "again")
-    step = Pretraining.training_step
-
-    def stopped(self: Pretraining, batch: Any, index: int) -> None:
-        step(self, batch, index)
-        if self.global_step in (2, 3):
-            os.kill(os.getpid(), signal.SIGTERM)
-
+    elsewhere()
     run = plan(compose("pretrain", overrides))
-    with monkeypatch.context() as patch:
-        patch.setattr(Pretraining, "training_step", stopped)
-        for _ in range(2):
-            with pytest.raises(KeyboardInterrupt):
-                execute(run)
+    interrupt(run, 2, 3)
     execute(run)
     assert averages(run) == whole
 
 
-def test_a_run_whose_log_was_deleted_meanwhile_is_not_continued(toy_runs, monkeypatch):
-    run, step = (
-        plan(compose("pretrain", ["steps=4", "batch=8", "log_every=1", "seed=6"])),
-        Pretraining.training_step,
-    )
-
-    def stopped(self: Pretraining, batch: Any, index: int) -> None:
-        step(self, batch, index)
-        if self.global_step == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(Pretraining, "training_step", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        execute(run)
+def test_a_run_whose_log_was_deleted_meanwhile_is_not_continued(toy_runs):
+    run = plan(compose("pretrain", ["steps=4", "batch=8", "log_every=1", "seed=6"]))
+    interrupt(run, 2)
     (run.path / "metrics.jsonl").unlink()
     with pytest.raises(RelposError, match=f"^{run.path}: its log lacks lines"):
         execute(run)
 
 
 def evaluations(run: Run) -> list[dict[str, float]]:
-    lines = map(json.loads, (run.path / "metrics.jsonl").read_text().splitlines())
-    return [line for line in lines if "heldout_loss" in line]
+    return [line for line in logged(run.path) if "heldout_loss" in line]
 
 
 def test_an_evaluation_that_was_broken_off_at_the_step_of_a_checkpoint_is_made_up_for(
-    toy_runs, tmp_path, monkeypatch
+    elsewhere, monkeypatch
 ):
     overrides = ["steps=8", "batch=8", "checkpoint_every=2", "evaluations=4"]
     whole = execute(plan(compose("pretrain", overrides)))
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "again"))
-    link_runs(toy_runs, tmp_path / "again")
+    elsewhere()
     step = Pretraining.validation_step
 
     def broken(self: Pretraining, batch: Any, index: int) -> None:
@@ -182,18 +164,10 @@ def test_an_evaluation_in_the_log_is_not_made_again(toy_runs, monkeypatch):
         compose("pretrain", ["steps=4", "batch=8", "checkpoint_every=2", "evaluations=1", "seed=5"])
     )
 
-    def stopped(self: Pretraining, batch: Any, index: int) -> None:
-        step(self, batch, index)
-        if self.global_step == 4:
-            os.kill(os.getpid(), signal.SIGTERM)
-
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    step = Pretraining.training_step
-    monkeypatch.setattr(Pretraining, "training_step", stopped)
-    with pytest.raises(KeyboardInterrupt):  # leaves a checkpoint of the last step
-        execute(run)
+    interrupt(run, 4)  # leaves a checkpoint of the last step
     with monkeypatch.context() as patch:
         patch.setattr("relpos.runs.training.save_model", killed)
         with pytest.raises(KeyboardInterrupt):
@@ -225,19 +199,9 @@ def test_a_stop_signal_leaves_a_checkpoint(toy_runs, python, number):
     assert list((run.path / "checkpoint").glob("last-*.ckpt"))
 
 
-def test_a_run_that_is_stopped_at_the_step_of_a_snapshot_has_it(toy_runs, monkeypatch):
+def test_a_run_that_is_stopped_at_the_step_of_a_snapshot_has_it(toy_runs):
     run = plan(compose("pretrain", [*OVERRIDES, "steps=4", "snapshots=[50]"]))
-    step = Pretraining.training_step
-
-    def asked_to_stop(self: Pretraining, batch: Any, index: int) -> None:
-        step(self, batch, index)
-        if batch.index == 1:
-            signal.raise_signal(signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Pretraining, "training_step", asked_to_stop)
-        with pytest.raises(KeyboardInterrupt):
-            execute(run)
+    interrupt(run, 2)
     execute(run)
     assert [start["from_step"] for start in run.record["starts"]] == [0, 2]
     stopped = load_file(run.path / "snapshots" / "50.safetensors")
@@ -302,22 +266,12 @@ def test_a_damaged_checkpoint_is_refused_by_name(toy_runs):
     assert (run.path / "checkpoint" / "last-0123456789abcdef.ckpt").exists()
 
 
-def test_a_forged_checkpoint_is_refused_by_name(toy_runs, monkeypatch):
+def test_a_forged_checkpoint_is_refused_by_name(toy_runs):
     """Its name has its checksum; its content is no checkpoint, or one that ends somewhere."""
     from relpos.readers import sha256
 
     run = plan(compose("pretrain", [*OVERRIDES, "seed=7"]))
-    step = Pretraining.training_step
-
-    def stop(self: Pretraining, batch: Any, index: int) -> None:
-        if batch.index == 3:
-            raise KeyboardInterrupt
-        step(self, batch, index)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Pretraining, "training_step", stop)
-        with pytest.raises(KeyboardInterrupt):
-            execute(run)
+    interrupt(run, 3)
     (checkpoint,) = (run.path / "checkpoint").glob("last-*.ckpt")
     whole = torch.load(checkpoint, weights_only=True)
     forged = [
@@ -326,8 +280,6 @@ def test_a_forged_checkpoint_is_refused_by_name(toy_runs, monkeypatch):
         {"state_dict": 3},
         whole | {"global_step": "x"},
         whole | {"loops": {}},
-    ]
-    forged += [
         {key: value for key, value in whole.items() if key != "optimizer_states"},
         whole | {"optimizer_states": [{}]},
     ]
@@ -380,10 +332,7 @@ def test_a_worker_goes_on_with_the_threads_of_the_record_unless_others_are_asked
     toy_runs, tmp_path, monkeypatch, asked, threads
 ):
     run = plan(compose("pretrain", ["steps=2", "batch=4", "evaluations=1"]))
-    with monkeypatch.context() as patch:
-        patch.setattr(Pretraining, "training_step", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            execute(replace(run, config=replace(run.config, speed=Speed(threads=2))))
+    interrupt(replace(run, config=replace(run.config, speed=Speed(threads=2))), 1)
     # A worker of `engine.threads=1` in this process: one that is forked could not compute with two
     # threads.
     monkeypatch.setattr("relpos.launch.engine.started", lambda *_, **__: None)
@@ -394,7 +343,3 @@ def test_a_worker_goes_on_with_the_threads_of_the_record_unless_others_are_asked
     torch.set_num_threads(1)
     execute(run)
     assert [start["threads"] for start in run.record["starts"]] == [2, threads]
-
-
-def stopped(*_: Any) -> None:
-    raise KeyboardInterrupt

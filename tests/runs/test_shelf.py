@@ -8,7 +8,7 @@ import pytest
 from pretend import STAGE, pretend, working
 from relpos.errors import RelposError
 from relpos.runs.execute import execute
-from relpos.runs.run import identity_of, stage_class
+from relpos.runs.run import identity_of, runs_root, stage_class
 from relpos.runs.shelf import (
     LOGGED,
     TAIL,
@@ -22,8 +22,8 @@ from relpos.runs.shelf import (
 )
 
 
-def _run(root: Path, name: str, record: object) -> Path:
-    folder = root / "pretrain" / name
+def _run(name: str, record: object) -> Path:
+    folder = runs_root() / "pretrain" / name
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(
         record if isinstance(record, str) else json.dumps(record), encoding="utf-8"
@@ -31,23 +31,19 @@ def _run(root: Path, name: str, record: object) -> Path:
     return folder
 
 
-def test_only_finished_runs_are_read_in_the_order_of_their_names(tmp_path, monkeypatch):
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
+def test_only_finished_runs_are_read_in_the_order_of_their_names():
     for name, state in (("c", "finished"), ("a", "finished"), ("b", "running")):
-        _run(tmp_path, name, {"state": state})
-    (tmp_path / "pretrain" / "without-record").mkdir()
+        _run(name, {"state": state})
+    (runs_root() / "pretrain" / "without-record").mkdir()
     assert [folder.name for folder, _ in finished("pretrain")] == ["a", "c"]
     assert [folder.name for folder in run_folders("pretrain")] == ["a", "b", "c"]
 
 
-def test_a_damaged_record_is_named_and_left_out(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
-    _run(tmp_path, "a", '{"state": "fin')
-    whole = _run(tmp_path, "b", {"state": "finished"})
+def test_a_damaged_record_is_named_and_left_out(capsys):
+    damaged = _run("a", '{"state": "fin')
+    whole = _run("b", {"state": "finished"})
     assert list(finished("pretrain")) == [(whole, {"state": "finished"})]
-    assert capsys.readouterr().err.startswith(
-        f"relpos: damaged record {tmp_path / 'pretrain' / 'a' / 'record.json'}"
-    )
+    assert capsys.readouterr().err.startswith(f"relpos: damaged record {damaged / 'record.json'}")
 
 
 def test_a_record_of_another_version_of_the_code_is_not_current():

@@ -1,7 +1,6 @@
 """Runs of several lengths share their first steps, and each ends in the bits of a training of its
 own."""
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from relpos.runs import trunk
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
+from relpos.runs.shelf import logged
 from relpos.stages.pretrain import PretrainStage
 
 WSD = [
@@ -60,8 +60,7 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
 
 
 def steps_logged(run: Run) -> list[int]:
-    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
-    return [line["step"] for line in lines if "loss" in line]
+    return [line["step"] for line in logged(run.path) if "loss" in line]
 
 
 def test_a_longer_run_begins_where_a_shorter_one_began_to_decay_and_ends_in_the_same_bits(

@@ -107,9 +107,8 @@ def fetch(wanted: str, to: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def folders(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folders(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for each network, as `relpos export` writes it."""
-    tokenizer = Tokenizer.load(next((prepared / "tokenizer").glob("*/tokenizer.model")))
     root = tmp_path_factory.mktemp("folders")
     for name, (position, conv) in NETWORKS.items():
         torch.manual_seed(0)

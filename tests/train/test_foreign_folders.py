@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 import relpos
 from relpos.config.compose import compose
 from relpos.errors import RelposError
+from relpos.readers import read_yaml
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.train.weights import opened
@@ -85,7 +86,7 @@ def test_what_is_no_configuration_is_named(content, folder):
     ],
 )
 def test_a_wrong_value_is_named(path, value, folder):
-    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    config = read_yaml(folder / "config.yaml")
     node = config
     for key in path[:-1]:
         node = node[key]
@@ -102,7 +103,7 @@ def test_a_wrong_value_is_named(path, value, folder):
 
 @pytest.mark.parametrize("key", ["size", "position", "conv", "vocabulary"])
 def test_a_missing_key_is_named(key, folder):
-    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    config = read_yaml(folder / "config.yaml")
     del config[key]
     (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     assert f"{key} is missing" in refused(folder, "config.yaml")
@@ -132,7 +133,7 @@ def test_a_config_json_is_named(content, folder):
      {"architectures": ["RelposForSequenceClassification"], "id2label": 5}],
 )  # fmt: skip
 def test_a_config_json_is_held_to_the_same_rules(change, folder):
-    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    config = read_yaml(folder / "config.yaml")
     (folder / "config.yaml").unlink()
     (folder / "config.json").write_text(json.dumps(config | {"model_type": "relpos"} | change))
     refused(folder, "config.json")
@@ -218,12 +219,13 @@ def flipped(path: Path) -> None:
 def test_a_flipped_bit_in_a_finished_run_is_found(toy_runs):
     run = execute(plan(compose("pretrain", ["steps=2", "batch=4", "snapshots=[50]"])))
     for file in ("model/model.safetensors", "snapshots/50.safetensors"):
-        relpos.load(run.path / file if "snapshots" in file else run.path)
+        name = run.path / file if "snapshots" in file else run.path
+        relpos.load(name)
         flipped(run.path / file)
         with pytest.raises(
             RelposError, match=rf"damaged: .*{file} is not what its run has written"
         ):
-            relpos.load(run.path / file if "snapshots" in file else run.path)
+            relpos.load(name)
         flipped(run.path / file)
         relpos.load(run.path)
     shutil.copytree(run.path / "model", toy_runs / "copied")

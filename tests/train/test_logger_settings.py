@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import wandb
+from pytorch_lightning.loggers import Logger
 
 from relpos.commands import dashboard
 from relpos.errors import RelposError
@@ -39,16 +40,14 @@ def test_the_variables_of_weights_and_biases_decide(variables, mode, monkeypatch
     assert wandb_mode("offline") == "offline"
 
 
+def logger_of(folder: Path) -> Logger:
+    run = identified("id", "name", "pretrain", {}, scheme="fixed")
+    return wandb_logger("p", None, "auto", run=run, folder=folder)
+
+
 def test_a_disabled_run_is_logged_nowhere(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    logger = wandb_logger(
-        "p",
-        None,
-        "auto",
-        run=identified("id", "name", "pretrain", {}, scheme="fixed"),
-        folder=tmp_path,
-    )
-    logger.log_metrics({"loss": 1.0}, step=1)
+    logger_of(tmp_path).log_metrics({"loss": 1.0}, step=1)
     assert not list(tmp_path.rglob("*.wandb"))
 
 
@@ -94,13 +93,7 @@ def test_the_key_is_sent_to_no_address_of_the_working_directory(stranger, tmp_pa
 
     monkeypatch.setattr(wandb, "init", begin)
     with pytest.raises(wandb.errors.CommError):
-        wandb_logger(
-            "p",
-            None,
-            "auto",
-            run=identified("id", "name", "pretrain", {}, scheme="fixed"),
-            folder=tmp_path / "run",
-        )
+        logger_of(tmp_path / "run")
     assert len(addresses) == 2  # online, and then offline
     assert not [address for address in addresses if "127.0.0.1" in address]
     assert Path.cwd() == tmp_path

@@ -12,6 +12,7 @@ import relpos
 from relpos import compose
 from relpos.cli import main
 from relpos.runs.plan import plan
+from relpos.runs.shelf import logged
 from relpos.train.loggers import JsonLines
 from wandb_file import read
 
@@ -33,11 +34,7 @@ def test_a_logger_of_lightnings_writes_into_the_runs_folder_and_changes_no_ident
     (written,) = run.path.rglob("metrics.csv")
     assert written.parent.parent == run.path / "told"
     losses = [float(row["loss"]) for row in csv.DictReader(written.open()) if row["loss"]]
-    ours = [
-        json.loads(line).get("loss")
-        for line in (run.path / "metrics.jsonl").read_text().splitlines()
-    ]
-    assert losses == [loss for loss in ours if loss is not None]
+    assert losses == [line["loss"] for line in logged(run.path) if "loss" in line]
     assert f"identity: {run.identity}" in (written.parent / "hparams.yaml").read_text()
 
 
@@ -59,18 +56,8 @@ def test_a_log_that_is_deleted_or_cut_is_whole_again_with_the_next_line(tmp_path
 def test_a_function_of_the_users_own_is_told_what_the_run_is(toy_runs, tmp_path, monkeypatch):
     (tmp_path / "my_loggers.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
-    assert (
-        main(
-            [
-                "pretrain",
-                *TINY,
-                "logger=custom",
-                "logger._target_=my_loggers.logger",
-                "+logger.word=hello",
-            ]
-        )
-        == 0
-    )
+    own = ["logger=custom", "logger._target_=my_loggers.logger", "+logger.word=hello"]
+    assert main(["pretrain", *TINY, *own]) == 0
     (told,) = toy_runs.rglob("told.txt")
     assert told.read_text() == f"hello {told.parent.name}"
 
@@ -124,10 +111,7 @@ def test_what_a_logger_is_told_stands_in_no_file(
         ([*CSV, "+logger.nam=x"], "unknown key 'logger.nam'. Did you mean 'name'?"),
     ],
 )
-def test_a_wrong_logger_is_refused_before_anything_is_made(
-    overrides, said, refused, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "runs"))
+def test_a_wrong_logger_is_refused_before_anything_is_made(overrides, said, refused, tmp_path):
     assert said in refused("pretrain", *TINY, *overrides)
     assert not (tmp_path / "runs" / "toy").exists()
 

@@ -1,6 +1,7 @@
 """The papers' parameter groups and schedule."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -9,6 +10,8 @@ from torch import nn
 import relpos
 from relpos.errors import RelposError
 from relpos.train.optim import Recipe
+
+unwarmed = partial(Recipe, lr=1e-3, warmup=0)
 
 
 def rates(recipe: Recipe, steps: int) -> list[float]:
@@ -52,9 +55,7 @@ def test_how_far_a_parameter_may_move_is_the_sum_of_the_rates(recipe):
 
 def test_biases_and_norms_are_exempt_from_decay_and_kernels_are_not():
     model = built("position=composite")
-    decayed, exempt = (
-        group["params"] for group in Recipe(lr=1e-3, warmup=0).optimizer_of(model).param_groups
-    )
+    decayed, exempt = (group["params"] for group in unwarmed().optimizer_of(model).param_groups)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     assert {names[id(p)] for p in decayed} >= {
         "encoder.position.beta",
@@ -83,7 +84,7 @@ def test_one_update_is_that_of_plain_adamw():
 def test_a_factor_raises_the_rate_of_scheme_and_convolution_alone():
     model, recipe = (
         built("position=absolute_composite", "conv=depthwise"),
-        Recipe(lr=1e-3, warmup=0, position_lr=10),
+        unwarmed(position_lr=10),
     )
     names = [name for name, _ in model.named_parameters()]
     assert rates_of(recipe, model) == {
@@ -115,7 +116,7 @@ LISTED = "position.layers=[{_target_: relpos.model.position.Fixed}, {_target_: r
 @pytest.mark.parametrize("overrides", [["position=absolute_tisa"], ["position=layers", LISTED]])
 def test_each_part_of_a_merge_or_of_a_list_by_layers_may_have_a_factor_of_its_own(overrides):
     rates = rates_of(
-        Recipe(lr=1e-3, warmup=0, position_lr=[2, 30], conv_lr=3),
+        unwarmed(position_lr=[2, 30], conv_lr=3),
         built(*overrides, "conv=depthwise"),
     )
     for name, rate in rates.items():
@@ -144,19 +145,19 @@ def test_each_part_of_a_merge_or_of_a_list_by_layers_may_have_a_factor_of_its_ow
 )
 def test_factors_that_do_not_fit_the_parts_are_refused_in_one_line(overrides, message):
     with pytest.raises(RelposError) as error:
-        rates_of(Recipe(lr=1e-3, warmup=0, position_lr=[1, 2, 3]), built(*overrides))
+        rates_of(unwarmed(position_lr=[1, 2, 3]), built(*overrides))
     assert str(error.value) == f"recipe.position_lr=[1, 2, 3]: {message}"
 
 
 def test_a_convolution_may_have_a_factor_of_its_own():
     model = built("position=absolute_composite", "conv=depthwise")
-    for name, rate in rates_of(Recipe(lr=1e-3, warmup=0, position_lr=30, conv_lr=3), model).items():
+    for name, rate in rates_of(unwarmed(position_lr=30, conv_lr=3), model).items():
         assert rate == pytest.approx(30 if ".position." in name else 3 if ".conv." in name else 1)
-    for name, rate in rates_of(Recipe(lr=1e-3, warmup=0, conv_lr=3), model).items():
+    for name, rate in rates_of(unwarmed(conv_lr=3), model).items():
         assert rate == pytest.approx(3 if ".conv." in name else 1)
     alike, common = (
-        Recipe(lr=1e-3, warmup=0, position_lr=3, conv_lr=3),
-        Recipe(lr=1e-3, warmup=0, position_lr=3),
+        unwarmed(position_lr=3, conv_lr=3),
+        unwarmed(position_lr=3),
     )
     assert alike.optimizer_of(model).state_dict() == common.optimizer_of(model).state_dict()
 

@@ -22,7 +22,8 @@ from relpos.runs.distributed import Place, launch, place, reserved_port
 from relpos.runs.execute import execute
 from relpos.runs.lock import locked
 from relpos.runs.plan import plan
-from relpos.runs.run import Run
+from relpos.runs.run import Run, read_record
+from relpos.runs.shelf import logged
 from relpos.train import group
 
 pytestmark = pytest.mark.usefixtures("python")
@@ -73,17 +74,8 @@ def distance(one: Path, other: Path) -> float:
     return float((flat(one) - flat(other)).norm())
 
 
-def record(folder: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((folder / "record.json").read_text(encoding="utf-8"))
-    return content
-
-
-def logged(folder: Path, key: str) -> list[float]:
-    lines = [
-        json.loads(line)
-        for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
-    return [line[key] for line in lines if key in line]
+def column(folder: Path, key: str) -> list[float]:
+    return [line[key] for line in logged(folder) if key in line]
 
 
 def in_groups(groups: list[dict[str, Any]]) -> list[Path]:
@@ -123,32 +115,28 @@ def test_several_processes_compute_the_same_steps_as_one(toy_runs):
         "overrides": [*TWENTY, "checkpoint_every=3"],
     }
     folders = in_groups([*groups, stopped | {"world": 3, "stop": True}, stopped | {"world": 2}])
-    went_on = folders[-1]
     in_order = iter(folders)
     compared = [[next(in_order) for _ in worlds] for _, worlds in dials.values()]
-    for alone, *others in (*compared, [folders[0], went_on]):
+    for alone, *others in (*compared, [folders[0], folders[-1]]):
         # The first step's learning rate is 0: the snapshot after it holds the initial weights.
         travelled = distance(
             alone / "model" / "model.safetensors", alone / "snapshots" / "1.safetensors"
         )
         assert travelled > 0.5
         for other in others:
-            assert (
-                distance(
-                    other / "model" / "model.safetensors", alone / "model" / "model.safetensors"
-                )
-                <= 1e-3 * travelled
-            )
-            assert record(other)["metrics"]["heldout_loss"] == pytest.approx(
-                record(alone)["metrics"]["heldout_loss"], abs=1e-3
+            weights = (folder / "model" / "model.safetensors" for folder in (other, alone))
+            assert distance(*weights) <= 1e-3 * travelled
+            assert column(other, "heldout_loss") == pytest.approx(
+                column(alone, "heldout_loss"), abs=1e-3
             )
             for key in ("loss", "accuracy", "gradient_norm"):
-                assert logged(other, key) == pytest.approx(logged(alone, key), abs=2e-3)
-    assert [[start["processes"] for start in record(folder)["starts"]] for folder in folders] == [
+                assert column(other, key) == pytest.approx(column(alone, key), abs=2e-3)
+    starts = [read_record(folder).starts for folder in folders]
+    assert [[start["processes"] for start in several] for several in starts] == [
         *([group["world"]] for group in groups),
         *([3, 2], [3, 2]),
     ]
-    assert 3 <= record(went_on)["starts"][1]["from_step"] < 20
+    assert 3 <= starts[-1][1]["from_step"] < 20
 
 
 def two_processes(overrides: list[str]) -> tuple[Run, Any, list[int]]:
@@ -160,14 +148,8 @@ def two_processes(overrides: list[str]) -> tuple[Run, Any, list[int]]:
     while not list((run.path / "checkpoint").glob("last-*.ckpt")):
         assert launcher.poll() is None, launcher.communicate()[1]
         time.sleep(0.01)
-    return (
-        run,
-        launcher,
-        [
-            int(rank)
-            for rank in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
-        ],
-    )
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8")
+    return run, launcher, [int(rank) for rank in children.split()]
 
 
 @pytest.mark.full
@@ -250,11 +232,15 @@ def test_the_port_where_processes_will_meet_is_given_to_nobody_else():
         assert store.get("here") == b"1"
 
 
+def train(*more: str) -> None:
+    execute(plan(compose("pretrain", [*OVERRIDES, "steps=1", *more])))
+
+
 def test_as_many_processes_as_asked_for(toy_runs, monkeypatch):
     for name, value in {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(RelposError, match="ask for 3 processes, but 2 were started"):
-        execute(plan(compose("pretrain", [*OVERRIDES, "steps=1", "speed.devices=3"])))
+        train("speed.devices=3")
 
 
 def test_who_waits_says_for_whom_and_how_long(toy_runs, monkeypatch, capfd):
@@ -278,7 +264,7 @@ def test_who_waits_says_for_whom_and_how_long(toy_runs, monkeypatch, capfd):
         RelposError,
         match=r"process 0 of 4 waits at localhost:19711 for 1, 2, 3: not there after 1 seconds",
     ):
-        execute(plan(compose("pretrain", [*OVERRIDES, "steps=1"])))
+        train()
     assert (
         "process 0 of 4 waits at localhost:19711 for the others, 1 seconds at most"
         in capfd.readouterr().err
@@ -288,7 +274,7 @@ def test_who_waits_says_for_whom_and_how_long(toy_runs, monkeypatch, capfd):
         RelposError,
         match=r"process 3 of 4 waits at localhost:19711 for process 0: none after 1 seconds",
     ):
-        execute(plan(compose("pretrain", [*OVERRIDES, "steps=1"])))
+        train()
 
 
 @pytest.mark.parametrize(("variables", "found"), [
@@ -326,7 +312,7 @@ def test_several_nodes_need_a_meeting_place(toy_runs):
     with pytest.raises(
         RelposError, match="speed.nodes=2: start the command on every node with torchrun or srun"
     ):
-        execute(plan(compose("pretrain", [*OVERRIDES, "steps=1", "speed.nodes=2"])))
+        train("speed.nodes=2")
 
 
 def test_processes_are_no_part_of_the_identity():
@@ -349,9 +335,8 @@ def dying(run: Run, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
 def test_processes_that_die_at_once_leave_a_reason(toy_runs, monkeypatch):
     run = plan(compose("pretrain", ["speed.devices=2"]))
     run.path.mkdir(parents=True)
-    monkeypatch.setattr(
-        "relpos.runs.distributed.asdict", lambda _: {"long": "x" * 1_000_000}
-    )  # more than a pipe holds: writing it breaks
+    # more than a pipe holds: writing it breaks
+    monkeypatch.setattr(distributed, "asdict", lambda _: {"long": "x" * 1_000_000})
     with pytest.raises(
         RelposError, match=r"its processes ended: 0 with status 3, 1 with status 3$"
     ):

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import IterableDataset
 
 import relpos
+from interrupted import interrupt
 from relpos.data.objective import Masked, Objective, diffused, masked, next_tokens
 from relpos.data.passes import outputs
 from relpos.data.steps import Steps
@@ -148,7 +149,6 @@ def test_cuda_graphs_give_the_gradients_of_plain_calls_and_the_same_bits_each_ti
             module.recorded.update(1000.0)
         assert module.recorded.passes.trusted
         assert module.recorded.updates.trusted
-        assert module.recorded.updates.trusted
         found.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
     assert float((found[1] - found[0]).norm() / found[0].norm()) < 1e-3
     assert torch.equal(found[1], found[2])
@@ -243,21 +243,11 @@ def test_a_run_with_recorded_passes_learns_what_a_plain_one_does(toy_runs, reque
     assert recorded["heldout_loss"] == pytest.approx(plain["heldout_loss"], rel=1e-5)
 
 
-def test_a_run_with_recorded_passes_goes_on_bit_for_bit(toy_runs, recording, monkeypatch):
+def test_a_run_with_recorded_passes_goes_on_bit_for_bit(toy_runs, recording):
     run = plan(relpos.compose("pretrain", OVERRIDES))
     whole = anew(run)
     shutil.rmtree(run.path)
-    step = Pretraining.training_step
-
-    def interrupted(self: Pretraining, batch: Any, index: int) -> None:
-        if batch.index == 2:
-            raise KeyboardInterrupt
-        step(self, batch, index)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Pretraining, "training_step", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            execute(run)
+    interrupt(run, 2)
     execute(run)
     assert [start["from_step"] for start in run.record["starts"]] == [0, 2]
     assert run.record["metrics"]["heldout_loss"] == whole["heldout_loss"]

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import relpos
+from interrupted import interrupt
 from relpos.counter import fold
 from relpos.data.steps import Step, Steps
 from relpos.data.store import Store
@@ -84,22 +86,9 @@ def test_an_update_does_not_depend_on_how_it_is_cut_or_padded(prepared, pair):
         )
 
 
-def interrupted(overrides: list[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A run that was stopped before its last step."""
-    run = plan(relpos.compose("pretrain", [*TINY, "checkpoint_every=1", *overrides]))
-
-    def stop(self: Pretraining, *_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Pretraining, "on_validation_epoch_start", stop)
-        with pytest.raises(KeyboardInterrupt):
-            execute(run)
-    return run
-
-
 def test_a_run_that_goes_on_keeps_its_micro_batch(toy_runs, monkeypatch):
-    run = interrupted([], monkeypatch)
+    run = plan(relpos.compose("pretrain", TINY))
+    interrupt(run, 2)
     monkeypatch.setattr(room, "CPU_TOKENS", 256)
     execute(run)
     assert [start["microbatch"] for start in run.record["starts"]] == [16, 16]
@@ -143,15 +132,19 @@ def test_rows_of_a_table_differ_in_nothing_but_the_position():
     models = []
     for position in ("none", "absolute", "composite"):
         torch.manual_seed(7)
-        models.append(
-            dict(
-                relpos.build(
-                    relpos.compose("params", ["size=tiny", f"position={position}"])
-                ).named_parameters()
-            )
-        )
+        model = relpos.build(relpos.compose("params", ["size=tiny", f"position={position}"]))
+        models.append(dict(model.named_parameters()))
     for other in models[1:]:
         assert all(torch.equal(models[0][name], other[name]) for name in models[0])
+
+
+def data_of(run: Run, start: int = 0) -> Any:
+    """The data of a run whose trainer is at a step."""
+    store = Store(execute(run.inputs["store"]).path)
+    keys = ("seed", "steps", "batch", "length", "packing", "pairs", "first")
+    data = PretrainingData(store, **{key: asdict(run.config)[key] for key in keys}, microbatch=16)
+    data.trainer = SimpleNamespace(global_step=start)  # type: ignore[assignment]
+    return data
 
 
 def test_two_stages_read_short_text_first_and_go_on_where_they_stopped(toy_runs):
@@ -165,23 +158,15 @@ def test_two_stages_read_short_text_first_and_go_on_where_they_stopped(toy_runs)
         "first.batch=8",
     ]
     run = plan(relpos.compose("pretrain", overrides))
-    store = Store(execute(run.inputs["store"]).path)
-    dials = {
-        key: asdict(run.config)[key]
-        for key in ("seed", "steps", "batch", "length", "packing", "pairs", "first")
-    }
-    dials["microbatch"] = 16
 
     def read(start: int) -> list[tuple[int, int, int]]:
-        data = PretrainingData(store, **dials)
-        data.trainer = SimpleNamespace(global_step=start)  # type: ignore[assignment]
         return [
             (
                 step.index,
                 sum(len(part.input_ids) for part in step.microbatches),
                 step.microbatches[0].input_ids.shape[1],
             )
-            for step in data.train_dataloader()
+            for step in data_of(run, start).train_dataloader()
         ]
 
     whole = read(0)
@@ -198,10 +183,7 @@ def test_the_first_of_two_stages_may_read_pairs_and_the_other_documents(toy_runs
     alike = plan(relpos.compose("pretrain", [*dials, "first.length=32", "first.packing=document"]))
     assert mixed.meaning["first"]["packing"] == "pair"
     assert "packing" not in alike.meaning["first"]  # as the identities of such runs have it
-    store = Store(execute(mixed.inputs["store"]).path)
-    keys = ("seed", "steps", "batch", "length", "packing", "pairs", "first")
-    data = PretrainingData(store, **{key: asdict(mixed.config)[key] for key in keys}, microbatch=16)
-    data.trainer = SimpleNamespace(global_step=0)  # type: ignore[assignment]
+    data = data_of(mixed)
     parts = [step.microbatches[0].input_ids for step in data.train_dataloader()]
     assert [int((ids == SEP).sum()) for ids in parts] == [4, 4, 2, 2]
     assert data.heldout.length == 64

@@ -95,9 +95,8 @@ print(json.dumps(answers))
 
 
 @pytest.fixture(scope="module")
-def exported(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for each network, with inputs and our logits beside it."""
-    tokenizer = Tokenizer.load(next((prepared / "tokenizer").glob("*/tokenizer.model")))
     root = tmp_path_factory.mktemp("exported")
     ids = torch.randint(5, tokenizer.size, (2, 9), generator=torch.Generator().manual_seed(1))
     mask = torch.ones_like(ids)
