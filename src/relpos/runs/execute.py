@@ -132,7 +132,7 @@ def _record_start(run: Run) -> None:
     # Before the record: whoever sees a record finds the configuration beside it.
     config = {key: value for key, value in asdict(run.config).items() if value is not None}
     config.pop("logger", None)  # which may be told a key, and which nobody reads there
-    write_text(run.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(config)))
+    write_text(run.path / "config.yaml", OmegaConf.to_yaml(config))
     run.begin(
         stage=run.stage,
         identity=run.identity,

@@ -80,10 +80,10 @@ def read_table(folder: Path, form: type[Form]) -> Form:
         # Only then is there a command that makes the table.
         is_experiment = (shipped("experiments") / f"{folder.name}.yaml").is_file()
         command = f" yet: relpos reproduce table={folder.name} makes it" if is_experiment else ""
-        known = nearest(
-            folder.name, (other.parent.name for other in folder.parent.glob(f"*/{FILE}"))
+        names = (other.parent.name for other in folder.parent.glob(f"*/{FILE}"))
+        raise RelposError(
+            f"no table {folder.name!r} in {folder.parent}{command}.{nearest(folder.name, names)}"
         )
-        raise RelposError(f"no table {folder.name!r} in {folder.parent}{command}.{known}")
     return read_json(path, form)
 
 

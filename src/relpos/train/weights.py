@@ -76,8 +76,7 @@ def _stored(model: nn.Module, path: Path) -> dict[str, Tensor]:
 
 def save_model(folder: Path, model: Any, tokenizer: Tokenizer) -> None:
     """Writes a model folder; the weights come last, so that a folder with weights is complete."""
-    config = OmegaConf.create(model.architecture.plain())
-    write_text(folder / "config.yaml", OmegaConf.to_yaml(config))
+    write_text(folder / "config.yaml", OmegaConf.to_yaml(model.architecture.plain()))
     tokenizer.save(folder)
     save_weights(model, folder / WEIGHTS)
 
