@@ -24,9 +24,8 @@ from relpos.model.build import classifier_on
 from relpos.model.heads import ReplacedTokens
 from relpos.model.precision import autocast, casting_once
 from relpos.train.optim import Recipe
-from relpos.train.prefetch import move
 from relpos.train.pretrain import Pretraining
-from relpos.train.recorded import CudaGraphs, Recorder
+from relpos.train.recorded import CudaGraphs, RecordedSteps, Recorder
 
 Work = Callable[[], Any]
 
@@ -87,13 +86,14 @@ class Ours:
         training = Pretraining(
             self.model, Recipe(lr=self.lr, warmup=0), steps=1, seed=0, precision="bf16", log_every=1
         )
-        self.step = training.recording(CudaGraphs() if graphs else Recorder(), optimizer)
+        self.step = RecordedSteps(training, CudaGraphs() if graphs else Recorder(), optimizer)
         lengths, keys = torch.full((self.rows,), self.n), counter_hash(torch.arange(self.rows))
         seen, labels, _ = masked(tokens(self.rows, self.n).cpu(), lengths, keys, 0, VOCABULARY)
         part = MicroBatch(
             seen, torch.ones_like(seen, dtype=torch.bool), labels, keys, at=outputs(labels, None)
         )
-        self.chosen, self.passes = part.chosen, [move(part.inputs, device())]
+        self.chosen = part.chosen
+        self.passes = [{name: value.to(device()) for name, value in part.inputs.items()}]
         self.numbers = count()
 
     def gradients(self, number: int) -> Tensor:
