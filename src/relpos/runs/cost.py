@@ -53,8 +53,10 @@ def hardware() -> Plain:
         for line in text.splitlines():
             key, _, value = line.partition(":")
             about[key.strip()] = value.strip()
-    processor = about["model name"] or platform.processor() or platform.machine()
-    result: Plain = {"processor": processor, "cores": os.cpu_count()}
+    result: Plain = {
+        "processor": about["model name"] or platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+    }
     flags = about["flags"].split()
     for name in VECTORS:
         if name in flags:

@@ -266,8 +266,9 @@ def _record_end(run: Run, error: BaseException, seconds: Callable[[], float], lo
 def _record_failure(run: Run, error: BaseException) -> None:
     """Writes into the record that the run failed and why, with the end of the traceback unless the
     input was wrong."""
-    is_known = isinstance(error, RelposError)
-    last = None if is_known else "".join(traceback.format_exception(error)[-3:])
+    last = None
+    if not isinstance(error, RelposError):
+        last = "".join(traceback.format_exception(error)[-3:])
     run.fail(str(error).split("\n")[0] or type(error).__name__, traceback=last)
 
 

@@ -268,9 +268,8 @@ def of_run(folder: Path) -> Network:
             f"network={folder}: this {KINDS[stage]} is not finished (its record says {state})"
         )
     model = folder / "model"
-    name = folder.resolve().name
     # The weights may be missing, as in committed records: whoever only reads results needs none.
-    network = Network(name, model, model / WEIGHTS, folder, record)
+    network = Network(folder.resolve().name, model, model / WEIGHTS, folder, record)
     if not network.is_pretraining:
         return network
     config = read_yaml(folder / "config.yaml")

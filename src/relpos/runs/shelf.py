@@ -142,15 +142,14 @@ def logged(run: Path) -> list[Plain]:
         RelposError: a line is damaged, and file and line are named; or the run is finished, and the
             file another one since, or gone.
     """
-    if (run / LOGGED).exists() or LOGGED in recorded_checksums(run):
-        check_recorded(run / LOGGED)
-    lines = json_lines(run / LOGGED)
+    path = run / LOGGED
+    if path.exists() or LOGGED in recorded_checksums(run):
+        check_recorded(path)
+    lines = json_lines(path)
     for number, line in enumerate(lines, 1):
         step, loss = line.get("step"), line.get("heldout_loss", 0.0)
         if not isinstance(step, int) or not isinstance(loss, int | float):
-            raise RelposError(
-                f"{run / LOGGED}, line {number}: damaged: a step and numbers are expected"
-            )
+            raise RelposError(f"{path}, line {number}: damaged: a step and numbers are expected")
     return lines
 
 

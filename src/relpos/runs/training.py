@@ -255,10 +255,9 @@ def tell_of_precision(precision: str, device: torch.device) -> None:
         and precision == "fp32"
         and (times := round(fp32_over_bf16(device))) > 1
     ):
-        name = torch.cuda.get_device_name(device)
         say(
-            f"relpos: {name} multiplies matrices {times} times as fast with precision=bf16 as with "
-            f"fp32"
+            f"relpos: {torch.cuda.get_device_name(device)} multiplies matrices {times} times as "
+            f"fast with precision=bf16 as with fp32"
         )
     if device.type == "cpu" and precision == "bf16" and not has_bf16():
         say(

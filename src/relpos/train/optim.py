@@ -121,10 +121,14 @@ class Recipe:
             network."""
         if self.optimizer != "muon":
             return []
-        layers = [layer for layer in model.modules() if isinstance(layer, Layer)]
-        maps = [part for layer in layers for part in layer.modules() if isinstance(part, nn.Linear)]
         besides = self.multipliers(model)
-        return [part.weight for part in maps if id(part.weight) not in besides]
+        return [
+            part.weight
+            for layer in model.modules()
+            if isinstance(layer, Layer)
+            for part in layer.modules()
+            if isinstance(part, nn.Linear) and id(part.weight) not in besides
+        ]
 
     def multipliers(self, model: nn.Module) -> dict[int, float]:
         """Id of a parameter of position scheme or convolution → the factor of its rate.

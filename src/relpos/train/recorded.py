@@ -280,11 +280,10 @@ class RecordedSteps:
 
     def _updated(self) -> dict[str, Tensor]:
         """All that an update changes."""
-        state = self.optimizer.state
         moments = {
             f"{key} of {name}": x
             for name, p in self.parameters.items()
-            for key, x in state.get(p, {}).items()
+            for key, x in self.optimizer.state.get(p, {}).items()
         }
         return self._gradients() | self.parameters | moments
 
