@@ -121,8 +121,7 @@ class RelposForMaskedLM(_WithHead):
         return words
 
     def _logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        logits: Tensor = self.head(x, self._table())
-        return logits
+        return self.head(x, self._table())
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         return super()._loss(
@@ -172,5 +171,4 @@ class RelposForSequenceClassification(_WithHead):
             self.config.problem_type is None and self.num_labels == 1
         ):
             labels = labels.to(logits.dtype)
-        loss: Tensor = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
-        return loss
+        return self.loss_function(labels=labels, pooled_logits=logits, config=self.config)

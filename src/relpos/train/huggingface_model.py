@@ -47,14 +47,7 @@ def _layer() -> type[Layer]:
             # Tensors that several layers share are arguments: a checkpoint that differentiates by
             # itself knows of no others.
             leaves, spec = tree_flatten(call.state)
-            y: tuple[Tensor, Tensor] = super().__call__(
-                x,
-                read,
-                call._replace(state=None),
-                spec,
-                *leaves,
-            )
-            return y
+            return super().__call__(x, read, call._replace(state=None), spec, *leaves)
 
         def forward(
             self,
@@ -125,8 +118,7 @@ class RelposPreTrainedModel(PreTrainedModel):
 
     def get_input_embeddings(self) -> nn.Module:
         """The word table."""
-        table: nn.Module = self._embedding().words
-        return table
+        return self._embedding().words
 
     def set_input_embeddings(self, value: nn.Module) -> None:
         """Replaces the word table."""

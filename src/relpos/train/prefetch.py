@@ -83,8 +83,7 @@ class _Remaining(IterableDataset[object]):
 def pinned(value: T) -> T:
     """The value with its tensors in pinned memory, from which a GPU copies while the CPU goes
     on."""
-    copied: T = with_tensors(Tensor.pin_memory, value)
-    return copied
+    return with_tensors(Tensor.pin_memory, value)
 
 
 def with_tensors(function: Callable[[Tensor], Tensor], value: Any) -> Any:
