@@ -129,18 +129,16 @@ def load(paper: str) -> list[Claim]:
         return sorted(chain.from_iterable(map(load, papers)), key=lambda claim: claim.id)
     if paper not in papers:
         raise RelposError(f"paper={paper}: unknown.{nearest(paper, [*papers, 'all'])}")
-    contents = _read(paper, dict[str, dict[str, object]])
-    claims = (_claim(name, content, paper) for name, content in contents.items())
-    return [variant for claim in claims for variant in claim.with_variants()]
-
-
-def _claim(name: str, content: Mapping[str, object], paper: str) -> Claim:
-    claim: Claim = _parsed(Claim, f"claim {name}", content, id=name, paper=paper, measure=None)
-    if bool(claim.test) == bool(claim.not_tested):
-        raise RelposError(f"claim {name}: needs test, or not_tested: why, and what would test it")
-    for measure in claim.variants:
-        refuse_unknown(f"claim {name}: variants: unknown measure", measure, MEASURES)
-    return claim
+    claims = []
+    for name, content in _read(paper, dict[str, dict[str, object]]).items():
+        where = f"claim {name}"
+        claim: Claim = _parsed(Claim, where, content, id=name, paper=paper, measure=None)
+        if bool(claim.test) == bool(claim.not_tested):
+            raise RelposError(f"{where}: needs test, or not_tested: why, and what would test it")
+        for measure in claim.variants:
+            refuse_unknown(f"{where}: variants: unknown measure", measure, MEASURES)
+        claims += claim.with_variants()
+    return claims
 
 
 def _parsed(shape: type[Any], where: str, content: Mapping[str, Any], **given: str | None) -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import copysign
 
 from relpos.claims.verdict import Evidence, Judgement, Verdict, above, all_of, below, joined
 from relpos.errors import RelposError, refuse_unknown
-from relpos.results.gain import Contrast, Gain, gain, mean_gain
+from relpos.results.gain import Contrast, gain, mean_gain
 from relpos.results.plateau import NONE
 from relpos.results.scale import MEAN, Scale
 from relpos.results.statistics import (
@@ -67,12 +67,9 @@ class Contrasts(Judgement):
         return tuple(dict.fromkeys(row for pair in self.contrasts for row in pair))
 
     def in_nats(self, measure: str, bound: float) -> Contrasts:
-        same = replace(self, column=measure, columns=None)
-        if self.above is not None:
-            same = replace(same, above=copysign(bound, self.above))
-        if self.below is not None:
-            same = replace(same, below=bound)
-        return same
+        least = None if self.above is None else copysign(bound, self.above)
+        most = None if self.below is None else bound
+        return replace(self, column=measure, columns=None, above=least, below=most)
 
     def judge(self, scale: Scale) -> Verdict | None:
         """The verdict at a scale: `NOT_HERE` if both rows of a pair are on the plateau.
@@ -83,33 +80,40 @@ class Contrasts(Judgement):
         if verdict is None or verdict.verdict == NOT_RUN:
             return verdict
         on_it = [row for row in self.rows if scale.is_on_plateau(row)]
-        pairs_off = [pair for pair in self.contrasts if not {*pair} <= {*on_it}]
         rows_on = tuple(row for row in on_it if row != NONE)
-        if len(pairs_off) == len(self.contrasts):
+        pairs_on = [pair for pair in self.contrasts if {*pair} <= {*on_it}]
+        if not pairs_on:
             return replace(verdict, on_plateau=rows_on)
+        pairs_off = [pair for pair in self.contrasts if pair not in pairs_on]
         if pairs_off and self.over == "seeds":
             # Pairs off the plateau may refute the claim; only all pairs could confirm it.
             off_verdict = replace(self, contrasts=pairs_off).compared(scale)
             if off_verdict and off_verdict.verdict == FAILS:
                 return replace(off_verdict, figures=verdict.figures, on_plateau=rows_on)
-        pairs_on = ", ".join(str(pair) for pair in self.contrasts if pair not in pairs_off)
-        why = f"both rows of {pairs_on} are on the bag-of-words plateau"
+        why = f"both rows of {', '.join(map(str, pairs_on))} are on the bag-of-words plateau"
         takes = "longer training, until one of them has left the plateau"
         return Verdict(NOT_HERE, joined([verdict.figures, why]), takes=takes)
 
     def compared(self, scale: Scale) -> Verdict | None:
         """The verdict by the differences alone."""
-        gains = [gain(scale, pair, self.column, self.columns) for pair in self.contrasts]
+        pairs = (*self.contrasts, *self.beside)
+        shown = [gain(scale, pair, self.column, self.columns) for pair in pairs]
+        gains = judged = shown[: len(self.contrasts)]
         if not any(gains):
             return None
-        beside = [gain(scale, pair, self.column, self.columns) for pair in self.beside]
-        figures, judged = [single.text for single in (*gains, *beside) if single], gains
+        figures = [single.text for single in shown if single]
         if missing := [row for row in self.rows if not scale.values.get(row)]:
             figures.append(f"no scores of {', '.join(missing)}")
         if self.over == "rows":
             judged = [mean_gain(scale, self.contrasts, self.column, self.columns)]
             figures += [mean.text for mean in judged if mean]
-        too_few = self._too_few(gains)
+        # Half a point of the mean of nine columns means more than half a point of two.
+        count, too_few = len(self.columns or GLUE), ""
+        is_whole = all(len(single.columns) == count for single in gains if single)
+        if self.column == MEAN and (self.above or self.below) and not is_whole:
+            too_few = (
+                f"the bound is for the mean of {count} columns, of which some are missing here"
+            )
         tested = [single.tested for single in judged if single and single.tested]
         # One contrast is enough for the claim to fail, even if others are missing.
         whole = all_of(list(map(self.evidence, tested))) if tested else Evidence(1.0, 1.0)
@@ -121,9 +125,9 @@ class Contrasts(Judgement):
             takes = "two pre-training seeds or more of some row of this scale"
             return Verdict(UNDECIDED, joined(figures), takes=takes)
         # The difference that needs most seeds counts: it is the last to be decided.
-        count = max(map(seeds_needed, tested))
-        takes = f"about {count} {scale.units} of each row"
-        if count >= MOST:
+        seeds = max(map(seeds_needed, tested))
+        takes = f"about {seeds} {scale.units} of each row"
+        if seeds >= MOST:
             takes = "the differences are too small to be found at this scale"
         return Verdict(whole.verdict, joined(figures), p=whole.p, takes=takes)
 
@@ -135,12 +139,3 @@ class Contrasts(Judgement):
         if self.below is not None:
             sides.append(below(tested, self.below))
         return all_of(sides)
-
-    def _too_few(self, gains: Iterable[Gain | None]) -> str:
-        """The reason why a bound in points cannot be applied; empty if it can."""
-        # Half a point of the mean of nine columns means more than half a point of two.
-        count = len(self.columns or GLUE)
-        is_whole = all(len(single.columns) == count for single in gains if single)
-        if is_whole or self.column != MEAN or not (self.above or self.below):
-            return ""
-        return f"the bound is for the mean of {count} columns, of which some are missing here"

@@ -91,9 +91,11 @@ class AllProperties(Judgement):
 
     def verdicts(self, runs: Scales) -> list[Verdict]:
         with one_thread():
-            has = {name: has_properties(name) for name in methods_of_table_1()}
-        lacking = {name: [key for key in has[name] if not has[name][key]] for name in has}
-        complete = [name for name in has if not lacking[name]]
+            lacking = {
+                name: [key for key, has in has_properties(name).items() if not has]
+                for name in methods_of_table_1()
+            }
+        complete = [name for name, keys in lacking.items() if not keys]
         figures = [f"all six: {', '.join(complete) or 'none'}"]
         figures += [f"{name} lacks {', '.join(keys)}" for name, keys in lacking.items() if keys]
         word = HOLDS if complete == [self.scheme] else FAILS
@@ -127,10 +129,10 @@ class Parameters(Judgement):
 
     def verdicts(self, runs: Scales) -> list[Verdict]:
         counts = {name: position_parameters(*name.split()) for name in (*self.few, *self.many)}
-        most = max(counts[name] for name in self.few)
-        least = min(counts[name] for name in self.many)
-        is_number = self.number is None or {counts[name] for name in self.few} == {self.number}
+        few = [counts[name] for name in self.few]
+        many = [counts[name] for name in self.many]
+        is_number = self.number is None or {*few} == {self.number}
         figures = [f"{name}: {count:,}" for name, count in counts.items()]
-        figures += [f"{counts[name] / most:,.0f} times" for name in self.many if self.times > 1]
-        word = HOLDS if is_number and most * self.times <= least else FAILS
+        figures += [f"{count / max(few):,.0f} times" for count in many if self.times > 1]
+        word = HOLDS if is_number and max(few) * self.times <= min(many) else FAILS
         return [Verdict(word, ", ".join(figures), "counted")]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -118,10 +119,7 @@ class Shares(OfNetworks):
         return f"more {self.of} of {self.row} are of one of the kinds than by chance"
 
     def judged(self, scale: Scale, results: Sequence[Plain]) -> Verdict:
-        if self.of == "channels":
-            shares, figures = _channels(results)
-        else:
-            shares, figures = _kinds(results, self.of)
+        shares, figures = _channels(results) if self.of == "channels" else _kinds(results, self.of)
         whole = all_of([Evidence(share.p("greater"), share.p("less")) for share in shares])
         return Verdict(whole.verdict, figures, p=whole.p, takes="more pre-training seeds")
 
@@ -149,12 +147,12 @@ def _profiles(results: Plain) -> np.ndarray:
 
 
 def _channels(results: Sequence[Plain]) -> tuple[list[Share], str]:
-    of_networks = [of_network["kernels"]["channel"] for of_network in results]
-    layers = [np.array(layer) for channels in of_networks for layer in channels]
-    middle, number = layers[0].shape[1] // 2, sum(map(len, layers))
-    chance, shares, by_layer = 2 / layers[0].shape[1], [], []
+    channels = (of_network["kernels"]["channel"] for of_network in results)
+    layers = list(map(np.array, chain.from_iterable(channels)))
+    width, number = layers[0].shape[1], sum(map(len, layers))
+    chance, shares, by_layer = 2 / width, [], []
     for name, place in (("largest", np.argmax), ("smallest", np.argmin)):
-        beside = [np.abs(place(layer, axis=1) - middle) == 1 for layer in layers]
+        beside = [np.abs(place(layer, axis=1) - width // 2) == 1 for layer in layers]
         shares.append(Share(name, int(np.concatenate(beside).sum()), number, chance))
         by_layer.append([f"{of_layer.mean():.0%}" for of_layer in beside])
     figures = [f"{share.name} {share.percent} (p {share.p('greater'):.1g})" for share in shares]

@@ -140,11 +140,14 @@ def adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:
     corrected = list(verdicts)
     for scale in {verdict.scale for verdict in verdicts}:
         # Undecided verdicts count among the tests: without them the correction would be too small.
-        family = [place for place, verdict in enumerate(verdicts) if verdict.scale == scale]
-        alone = {place: p for place in family if (p := verdicts[place].p) is not None}
-        for place, p in zip(alone, benjamini_hochberg(list(alone.values())), strict=True):
-            if p >= ALPHA and verdicts[place].verdict in (HOLDS, FAILS):
-                verdict = verdicts[place]
+        alone = {
+            place: verdict.p
+            for place, verdict in enumerate(verdicts)
+            if verdict.scale == scale and verdict.p is not None
+        }
+        for place, p in zip(alone, benjamini_hochberg([*alone.values()]), strict=True):
+            verdict = verdicts[place]
+            if p >= ALPHA and verdict.verdict in (HOLDS, FAILS):
                 note = f"by itself it {verdict.verdict} with p {verdict.p:.2g}; p {p:.2g} among the"
                 note += f" {len(alone)} of the paper here leaves it undecided"
                 corrected[place] = replace(
@@ -187,18 +190,20 @@ class Judgement:
 
     def verdicts(self, runs: Scales) -> list[Verdict]:
         """A verdict for each scale that shows something about the claim, the largest last."""
-        judged = [(scale, self.judge(scale)) for scale in runs]
-        return [self._at(scale, verdict) for scale, verdict in judged if verdict]
-
-    def _at(self, scale: Scale, verdict: Verdict) -> Verdict:
-        # Parameters that could not move far may alone make rows differ; `none` has none.
-        moved = [scale.travels.get(row) for row in self.rows if row != NONE]
-        slow = "" if verdict.verdict == NOT_RUN else short_travel(moved)
-        is_open = verdict.verdict in (UNDECIDED, NOT_HERE)
-        return replace(
-            verdict,
-            figures=joined([verdict.figures, slow]),
-            scale=scale.label,
-            takes=verdict.takes if is_open else "",
-            is_aside=not scale.is_of_paper,
-        )
+        verdicts = []
+        for scale in runs:
+            if not (verdict := self.judge(scale)):
+                continue
+            # Parameters that could not move far may alone make rows differ; `none` has none.
+            moved = [scale.travels.get(row) for row in self.rows if row != NONE]
+            slow = "" if verdict.verdict == NOT_RUN else short_travel(moved)
+            is_open = verdict.verdict in (UNDECIDED, NOT_HERE)
+            verdict = replace(
+                verdict,
+                figures=joined([verdict.figures, slow]),
+                scale=scale.label,
+                takes=verdict.takes if is_open else "",
+                is_aside=not scale.is_of_paper,
+            )
+            verdicts.append(verdict)
+        return verdicts
