@@ -150,6 +150,7 @@ class Local(Engine):
         return [*islice(cycle(shares), min(len(pending), self.workers or workers))]
 
 
+@dataclass
 class LocalWorkers:
     """Worker processes, each tethered to this one by a pipe that is its standard input; their logs
     are in `folder`.
@@ -160,19 +161,17 @@ class LocalWorkers:
     workers are counted that end without any start of a run since they began.
     """
 
-    def __init__(
-        self,
-        standing: Standing,
-        folder: Path,
-        environments: list[dict[str, str]],
-    ) -> None:
-        self.standing, self.folder, self.environments = standing, folder, environments
-        self.fruitless = 0
-        """Workers in a row that have ended without a start of any run, by whichever worker."""
-        numbers = range(len(environments))
-        self.began = [standing.starts] * len(numbers)
+    standing: Standing
+    folder: Path
+    environments: list[dict[str, str]]
+    fruitless: int = 0
+    """Workers in a row that have ended without a start of any run, by whichever worker."""
+
+    def __post_init__(self) -> None:
+        numbers = range(len(self.environments))
+        self.began = [self.standing.starts] * len(numbers)
         """For each worker, the number of starts in the records when it began."""
-        self.logs = [folder / f"worker-{number + 1}.log" for number in numbers]
+        self.logs = [self.folder / f"worker-{number + 1}.log" for number in numbers]
         self.processes = [*map(self._start, numbers)]
 
     def _start(self, number: int) -> subprocess.Popen[bytes]:

@@ -104,11 +104,10 @@ class Job:
                     config["logger"] = loggers[number]
                 needed = {name: described[of_input] for name, of_input in inputs.items()}
                 observed = description.observed(identity, needed)
-                described[identity] = observed
-                if is_worker:
-                    described[identity] = observed.planned()
+                run = observed.planned() if is_worker else observed
+                described[identity] = run
                 if is_of_job:
-                    runs.append(described[identity])
+                    runs.append(run)
         except KeyError as error:
             raise RelposError(f"{path}: damaged: it lacks the run {error}") from error
         except IndexError as error:

@@ -161,8 +161,8 @@ def ending(run: Run) -> str:
     if record.state == "failed":
         return f"{run.stage} {run.name} failed: {record.error}"
     numbers, before = final(record), ""
-    shown = [name for name in (*record.columns, "perplexity") if name in numbers]
-    figures = ", ".join(f"{name} {numbers[name]:.4g}" for name in shown)
+    names = (*record.columns, "perplexity")
+    figures = ", ".join(f"{name} {numbers[name]:.4g}" for name in names if name in numbers)
     if tries := failures(record):
         before = f", after {tries} that failed: see {run.path / LOG}"
     return f"{run.stage} {run.name}  {figures}  ({record.seconds:.0f} s){before}"

@@ -113,8 +113,8 @@ class Slurm(Engine):
                 lines.append(f"#SBATCH --{name}={shlex.quote(str(value))}")
         threads = (self.threads or 1) * processes
         variables = thread_variables(threads, asked=self.threads is not None)
-        for name, value in {**variables, SAFE_PATH: "1"}.items():
-            lines.append(f"export {name}={shlex.quote(value)}")
+        variables = {**variables, SAFE_PATH: "1"}
+        lines += (f"export {name}={shlex.quote(value)}" for name, value in variables.items())
         worker = sys.executable, "-m", "relpos.launch.worker", str(folder / JOB), "--slurm"
         return "\n".join([*lines, *(self.setup or ()), f"exec {shlex.join(worker)}\n"])
 
