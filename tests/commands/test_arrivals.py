@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from linked import pretrained
-from relpos.commands.reproduce import Arrivals
+from relpos.commands.reproduce import arrivals
 from relpos.runs.execute import execute
 from relpos.tables.experiment import load
 from relpos.tables.measurements import instrument, runs_of
@@ -36,14 +36,14 @@ def shown(
     """The words of each line after all these runs are settled."""
     of_order = instrument(load(str(folder / "ordered.yaml")), (), plan)
     measurements = runs_of(plan, of_order)
-    rows = Arrivals(plan, of_order, measurements)
+    settled = arrivals(plan, of_order, measurements)
     for row in plan:
         for run in row.pretrainings:
-            rows.settled(run)
+            settled(run)
     assert not capsys.readouterr().err
     for run in measurements:
         if run.inputs["network"].state == "finished":
-            rows.settled(execute(run))
+            settled(execute(run))
     return [line.split() for line in capsys.readouterr().err.splitlines()]
 
 

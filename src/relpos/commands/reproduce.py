@@ -5,20 +5,28 @@ While the runs are made, each row is printed once its pre-trainings are finished
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
+from relpos.data.own_task import is_task_file
 from relpos.errors import RelposError, printable, say
+from relpos.launch.engine import Debug, Engine, Local, run_all
+from relpos.launch.jobs import Job, Standing
+from relpos.launch.progress import Picture
 from relpos.places import expanded
+from relpos.progress import console
 from relpos.ranges import Count, Names, Natural, Seeds
 from relpos.readers import Plain
+from relpos.runs.cost import duration
+from relpos.runs.run import Run
+from relpos.runs.shelf import LOG, last_lines
+from relpos.trust import instantiate
 
 if TYPE_CHECKING:
-    from relpos.launch.engine import Engine
-    from relpos.runs.cost import Estimate
-    from relpos.runs.run import Run
     from relpos.tables.changes import Changes
     from relpos.tables.experiment import Experiment
     from relpos.tables.measurements import Instrument
@@ -26,7 +34,7 @@ if TYPE_CHECKING:
     from relpos.tables.table import Row
 
 WIDTH = 18
-"""Characters of a column of `Arrivals`."""
+"""Characters of a column of `arrivals`."""
 
 
 def reproduce(
@@ -49,14 +57,20 @@ def reproduce(
             the others are done).
         KeyboardInterrupt: the process was told to stop; the same command goes on.
     """
-    # Imported here, because arguments are checked by this signature before anything else is needed.
-    from relpos.launch.engine import Debug, Local, run_all
-    from relpos.runs.shelf import LOG, last_lines
+    # Imported here, because arguments are checked by this signature before torch is needed.
     from relpos.tables import experiment, measurements, plan
     from relpos.tables.changes import Changes, claim_folder, folder_of
-    from relpos.trust import instantiate
 
-    changes = Changes(rows, _keys(seeds, pretrain_seeds, tasks), overrides)
+    paths = tasks and list(tasks)
+    for place, task in enumerate(tasks or ()):
+        # The path of the command line starts here, not at the experiment file.
+        if paths and is_task_file(task):
+            paths[place] = str(expanded(task).absolute())
+    keys: dict[str, int | Sequence[object] | None]
+    keys = {"seeds": seeds, "pretrain_seeds": pretrain_seeds, "tasks": paths}
+    # None leaves the file's own value.
+    typed = {key: value for key, value in keys.items() if value is not None}
+    changes = Changes(rows, typed, overrides)
     file = experiment.load(table, changes.keys)
     if (file.parameters or file.properties) and (rows or overrides or stages or changes.keys):
         raise RelposError(
@@ -64,9 +78,9 @@ def reproduce(
             f"overrides change nothing there"
         )
     if file.parameters:
-        from relpos.commands.params import show as show_parameters
+        from relpos.commands import params
 
-        return show_parameters(file.parameters)
+        return params.show(file.parameters)
     if file.properties:
         from relpos.config.compose import called
 
@@ -87,8 +101,7 @@ def reproduce(
     claim_folder(folder, file)
     # The table is made of the finished runs even if others failed, and the failure is raised
     # afterwards.
-    arrivals = Arrivals(planned, instrument, runs)
-    failed = run_all(runs, folder, chosen, retries, arrivals.settled)
+    failed = run_all(runs, folder, chosen, retries, arrivals(planned, instrument, runs))
     # Meanwhile another command may have written a table into the folder.
     folder = folder_of(file, changes, identities, folder)
     show(file, planned, folder, instrument, changes)
@@ -108,33 +121,9 @@ def reproduce(
     return str(folder)
 
 
-def _keys(
-    seeds: Seeds | None,
-    pretrain_seeds: Seeds | None,
-    tasks: list[str] | None,
-) -> dict[str, int | list[int] | list[str]]:
-    """The keys of the experiment file that `seeds=`, `pretrain_seeds=` and `tasks=` replace, with
-    their new values."""
-    from relpos.data.own_task import is_task_file
-
-    paths = tasks and list(tasks)
-    for place, task in enumerate(tasks or ()):
-        # The path of the command line starts here, not at the experiment file.
-        if paths and is_task_file(task):
-            paths[place] = str(expanded(task).absolute())
-    keys = {"seeds": seeds, "pretrain_seeds": pretrain_seeds, "tasks": paths}
-    # None leaves the file's own value.
-    return {key: value for key, value in keys.items() if value is not None}
-
-
 def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run]) -> None:
     """Prints the picture of `relpos status`, the device-hours left, and the inputs that are
     missing."""
-    from rich.text import Text
-
-    from relpos.launch.jobs import Job, Standing
-    from relpos.launch.progress import Picture
-    from relpos.progress import console
     from relpos.stages.stage import refuse_absent
 
     screen = console()
@@ -150,7 +139,11 @@ def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run]) -> 
     picture = Picture(standing, file.name)
     screen.print(picture.whole())
     unfinished = [run for run in runs if standing.states[run.identity] != "finished"]
-    lines = [_left_to_train(unfinished, picture.estimate)]
+    lines = ["nothing is left to train"]
+    if operations := sum(map(picture.estimate.operations, unfinished)):
+        seconds = picture.estimate.seconds(unfinished)
+        hours = "`relpos cost` measures how many a second" if seconds is None else duration(seconds)
+        lines = [f"{operations:.2g} operations left: {hours}"]
     try:
         for run in unfinished:
             refuse_absent(run)
@@ -184,68 +177,52 @@ def refuse(rows: Sequence[PlannedRow], runs: Collection[Run], is_here: bool) -> 
                 raise RelposError(f"row {row.name!r}: {error}") from error
 
 
-def _left_to_train(runs: Sequence[Run], estimate: Estimate) -> str:
-    """The operations of runs, and their hours if the rate is known."""
-    from relpos.runs.cost import duration
+def arrivals(
+    plan: Sequence[PlannedRow],
+    instrument: Instrument | None,
+    runs: Collection[Run],
+) -> Callable[[Run], None]:
+    """Returns a function that prints the rows of a plan on stderr, below each other, with the
+    columns that the instrument gives at the end of the pre-trainings.
 
-    operations = sum(map(estimate.operations, runs))
-    if not operations:
-        return "nothing is left to train"
-    seconds = estimate.seconds(runs)
-    hours = "`relpos cost` measures how many a second" if seconds is None else duration(seconds)
-    return f"{operations:.2g} operations left: {hours}"
+    It is called with each settled run, and prints the rows of which this pre-training or
+    measurement was the last to finish.
+    """
+    from relpos.tables.measurements import runs_of
+    from relpos.tables.render.view import view_of
+    from relpos.tables.rows import rows_of
+    from relpos.tables.table import Table
 
+    at_end = instrument and replace(instrument, snapshots=None)
+    waiting: list[tuple[PlannedRow, dict[str, Run]]] = []
+    asked = {run.identity for run in runs}
+    for row in plan:
+        measuring = [run for run in runs_of([row], at_end) if run.identity in asked]
+        awaited = {run.identity: run for run in (*row.pretrainings, *measuring)}
+        if awaited:
+            waiting.append((replace(row, tunings=[]), awaited))
+    width = max((len(row.name) for row, _ in waiting), default=0)
+    rows: list[Row] = []
+    heads: list[str] = []
 
-class Arrivals:
-    """Prints the rows of a plan on stderr, below each other, with the columns that the instrument
-    gives at the end of the pre-trainings."""
-
-    def __init__(
-        self,
-        plan: Sequence[PlannedRow],
-        instrument: Instrument | None,
-        runs: Collection[Run],
-    ) -> None:
-        from relpos.tables.measurements import runs_of
-
-        self.instrument = instrument and replace(instrument, snapshots=None)
-        self.waiting: list[tuple[PlannedRow, dict[str, Run]]] = []
-        asked = {run.identity for run in runs}
-        for row in plan:
-            measuring = [run for run in runs_of([row], self.instrument) if run.identity in asked]
-            awaited = {run.identity: run for run in (*row.pretrainings, *measuring)}
-            if awaited:
-                self.waiting.append((replace(row, tunings=[]), awaited))
-        self.width = max((len(row.name) for row, _ in self.waiting), default=0)
-        self.rows: list[Row] = []
-        self.heads: list[str] = []
-
-    def settled(self, run: Run) -> None:
-        """Prints the rows of which this pre-training or measurement was the last to finish."""
-        for entry in list(self.waiting):
+    def settled(run: Run) -> None:
+        nonlocal heads
+        for entry in list(waiting):
             row, awaited = entry
             if run.identity in awaited and all(of.state == "finished" for of in awaited.values()):
-                self.waiting.remove(entry)
-                self._show(row)
+                waiting.remove(entry)
+                rows.extend(rows_of([row], at_end))
+                view = view_of(Table("", "", rows))
+                [*_, (_, (_, *cells))] = view.lines
+                lines = [[row.name, *(cell.text for cell in cells)]]
+                if heads != view.heads:  # a column is there once a row has a number in it
+                    heads = view.heads
+                    lines.insert(0, ["row", *heads[2:]])
+                for first, *columns in lines:
+                    texts = "".join(f"{text:>{WIDTH}}" for text in columns)
+                    say(f"  {first:<{width}}{texts}")
 
-    def _show(self, planned: PlannedRow) -> None:
-        from relpos.tables.render.view import view_of
-        from relpos.tables.rows import rows_of
-        from relpos.tables.table import Table
-
-        self.rows += rows_of([planned], self.instrument)
-        view = view_of(Table("", "", self.rows))
-        heads = ["row", *view.heads[2:]]
-        if heads != self.heads:  # a column is there once a row has a number in it
-            self._line(heads)
-            self.heads = heads
-        [*_, (row, (_, *cells))] = view.lines
-        self._line([row.name, *(cell.text for cell in cells)])
-
-    def _line(self, texts: Sequence[str]) -> None:
-        first, *columns = texts
-        cells = "".join(f"{text:>{WIDTH}}" for text in columns)
-        say(f"  {first:<{self.width}}{cells}")
+    return settled
 
 
 def show(
@@ -265,11 +242,8 @@ def show(
     from relpos.tables.table import Table, made_with
 
     printed, server = printed_numbers(experiment), experiment.server
-    changed = []
-    for planned in plan:
-        is_compared = planned.name in {*printed, *server}
-        if is_compared and is_changed(experiment, planned.name, changes.overrides):
-            changed.append(planned.name)
+    compared = [row.name for row in plan if row.name in {*printed, *server}]
+    changed = [name for name in compared if is_changed(experiment, name, changes.overrides)]
     if changed:
         printed = {name: of_row for name, of_row in printed.items() if name not in changed}
         server = {name: of_row for name, of_row in server.items() if name not in changed}
