@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Literal, Unpack
 from urllib.parse import quote
@@ -37,18 +38,20 @@ from relpos.runs.networks import networks_of
 from relpos.runs.run import runs_root
 from relpos.trust import instantiate
 
+ABSOLUTE = ("absolute", NONE)
+"""Classes of `position` and `conv` of the papers' own networks."""
 FIGURES = {
     "chang2021": {
-        "1": ("attention_by_offset", ("absolute", NONE)),
+        "1": ("attention_by_offset", ABSOLUTE),
         "2": ("kernels", ("composite", NONE)),
         "3": ("kernels", (NONE, "depthwise")),
     },
     "wennberg2021": {
-        "1, 4, 5": ("position_similarity", ("absolute", NONE)),
-        "2": ("toeplitz", ("absolute", NONE)),
-        "3, 6": ("responses", ("absolute", NONE)),
+        "1, 4, 5": ("position_similarity", ABSOLUTE),
+        "2": ("toeplitz", ABSOLUTE),
+        "3, 6": ("responses", ABSOLUTE),
         "7": ("kernels", ("tisa", NONE)),
-        "8": ("profiles", ("absolute", NONE)),
+        "8": ("profiles", ABSOLUTE),
     },
 }
 """Paper → number of a figure as printed → the kind of `relpos analyze` that draws it, and the
@@ -108,7 +111,7 @@ class Patterns:
             return [self._figure(sample.network.file_name, sample.any_model) for sample in samples]
         model, filled = initial_model(described)
         state = "initial weights" + ", tables that begin at zero filled" * filled
-        return [self._figure(scheme_name(model), model, state)]
+        return [self._figure(type(model.encoder.position).__name__.lower(), model, state)]
 
     def _figure(self, name: str, model: nn.Module, state: str = "trained") -> Drawing:
         encoder = encoder_of(model)
@@ -118,10 +121,6 @@ class Patterns:
             raise RelposError(f"{scheme} adds nothing to the scores: there is no pattern to draw")
         figure = draw_pattern(drawable, f"{name}, layer {self.layer}, {state}", self.heads)
         return Drawing(f"pattern-{name}-layer{self.layer}", figure=figure)
-
-
-def scheme_name(model: nn.Module) -> str:
-    return type(encoder_of(model).position).__name__.lower()
 
 
 def initial_model(described: NetworkKeys) -> tuple[MaskedLM, bool]:
@@ -153,12 +152,13 @@ class Paper:
                 schemes[value.run] = class_of(nodes["position"]), class_of(nodes["conv"])
         sections = [f"# Figures of {self.paper}"]
         for number, (kind, scheme) in FIGURES[self.paper].items():
-            folders = [str(run) for run, of_run in schemes.items() if of_run == scheme]
+            names = [str(run) for run, of_run in schemes.items() if of_run == scheme]
             # Published checkpoints stand in for the paper's own networks, which had tables of
             # absolute positions.
-            published = network if scheme == ("absolute", NONE) else []
+            if scheme == ABSOLUTE:
+                names += network
             sections.append(f"## Figure {number}: {kind.replace('_', ' ')}")
-            if not folders and not published:
+            if not names:
                 overrides = "position={} conv={}".format(*scheme)
                 if kind == "toeplitz":
                     overrides += " 'snapshots=[1,3,10,30,60]'"
@@ -166,7 +166,7 @@ class Paper:
                 continue
             measure = instantiate(read_yaml(conf_dir() / "kind" / f"{kind}.yaml"), "kind")
             try:
-                for drawing in drawn(measure, samples_of([*folders, *published], text)):
+                for drawing in drawn(measure, samples_of(names, text)):
                     links = []
                     for path in drawing.save(folder):
                         # Quoted: the name of a snapshot has spaces and a per cent sign.
@@ -208,9 +208,7 @@ def analyze(
                 f"figures need"
             )
         return str(folder)
-    samples: list[Sample] = []
-    if network or isinstance(measure, Measure):
-        samples = samples_of(network, text)
+    samples = samples_of(network, text) if network or isinstance(measure, Measure) else []
     # All are drawn before the first is written, so that a refused network leaves no half a folder.
     if isinstance(measure, Measure):
         drawings = drawn(measure, samples)
@@ -232,10 +230,10 @@ def analyze(
 
 def drawn(measure: Measure, samples: Sequence[Sample]) -> list[Drawing]:
     """The figures of networks, from kept results or from results measured now."""
-    results = []
-    for sample in samples:
-        of_network = seen(sample, [measure], measure.has_course)
-        results.append(replace(of_network, name=sample.network.file_name))
+    results = [
+        replace(seen(sample, [measure], measure.has_course), name=sample.network.file_name)
+        for sample in samples
+    ]
     return list(measure.draw(results))
 
 
@@ -248,10 +246,10 @@ def samples_of(names: list[str] | None, file: str | None) -> list[Sample]:
             same name.
     """
     text = expanded(file) if file else None
-    if text is not None and not text.is_file():
+    if text and not text.is_file():
         raise RelposError(f"text={file}: no such file")
-    named = [network for name in names or () for network in networks_of(name)]
-    networks = list({network.path.resolve(): network for network in named}.values())
+    named = chain.from_iterable(map(networks_of, names or ()))
+    networks = {network.path.resolve(): network for network in named}.values()
     if not networks:
         raise RelposError("which network? network=FOLDER must be given")
     name, count = Counter(network.file_name for network in networks).most_common(1)[0]

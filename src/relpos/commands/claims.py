@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from io import StringIO
-from typing import TYPE_CHECKING
 
-from relpos.claims import claim as claim_files
-from relpos.claims.claim import Claim, families, load
+from rich.console import Console
+from rich.text import Text
+
+from relpos.claims.claim import Claim, families, load, rows, scales
 from relpos.claims.verdict import Verdict, adjusted, headline
 from relpos.errors import plural, refuse_unknown
 from relpos.files import write_json
@@ -19,9 +20,6 @@ from relpos.results.scale import Scales
 from relpos.results.statistics import FAILS, HOLDS, NOT_HERE, NOT_RUN, UNDECIDED
 from relpos.runs.run import runs_root
 from relpos.tables.experiment import Experiment, experiments
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 NOT_TESTED = "not tested"
 """A claim without a judgement; its entry says why, and what would test it."""
@@ -42,7 +40,7 @@ def claims(paper: str, ids: Names | None) -> str:
     Raises:
         RelposError: there is no such paper or claim.
     """
-    content = page(chosen(load(paper), ids), claim_files.scales(), experiments())
+    content = page(chosen(load(paper), ids), scales(), experiments())
     content.show(plain_console(highlight=False))
     name = "-".join(ids or [paper]).replace("/", "_")
     path = runs_root() / "claims" / f"{name}.json"
@@ -62,7 +60,7 @@ def table_page(ids: list[str], primary: str) -> str:
     # Lines are not wrapped, because the page is committed beside the table, and its changes are
     # read as a diff.
     console = plain_console(file=text, highlight=False, width=1_000)
-    page(ranked, claim_files.scales(), experiments()).show(console)
+    page(ranked, scales(), experiments()).show(console)
     return text.getvalue()
 
 
@@ -182,8 +180,6 @@ class ClaimsPage:
 
     def show(self, console: Console) -> None:
         """Prints the claims, then how many hold and how many tests were made."""
-        from rich.text import Text
-
         for claim in self.claims:
             for line in claim.lines():
                 console.print(Text.assemble(*line), soft_wrap=True)
@@ -220,8 +216,8 @@ def page(chosen_claims: list[Claim], runs: Scales, files: Iterable[Experiment] =
     Raises:
         RelposError: a test names a row that `rows.yaml` does not have.
     """
-    rows = claim_files.rows()
-    findings: dict[str, list[Verdict]] = {}
+    known = rows()
+    findings = defaultdict[str, list[Verdict]](list)
     tests = 0
     # The other claims of a family are tested, too, because chance is corrected for in the whole
     # family.
@@ -232,15 +228,15 @@ def page(chosen_claims: list[Claim], runs: Scales, files: Iterable[Experiment] =
             (claim.id, verdict) for claim in family_shown for verdict in claim.verdicts(runs)
         ]
         corrected = adjusted([verdict for _, verdict in verdicts])
-        for (name, verdict), after in zip(verdicts, corrected, strict=True):
-            findings.setdefault(name, []).append(after)
+        for (name, _), verdict in zip(verdicts, corrected, strict=True):
+            findings[name].append(verdict)
             tests += verdict.p is not None
     judged = []
     for claim in chosen_claims:
         needed = claim.judgement.rows if claim.judgement else ()
         for row in needed:
-            refuse_unknown(f"claim {claim.id}: unknown row", row, rows)
+            refuse_unknown(f"claim {claim.id}: unknown row", row, known)
         tables = [file.name for file in files if claim.id in file.claims]
-        overrides = {row: rows[row] for row in needed}
-        judged.append(JudgedClaim(claim, findings.get(claim.id, []), overrides, tables))
+        overrides = {row: known[row] for row in needed}
+        judged.append(JudgedClaim(claim, findings[claim.id], overrides, tables))
     return ClaimsPage(judged, tests, runs.older, runs.pilots)

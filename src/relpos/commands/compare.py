@@ -50,16 +50,20 @@ def compare(network: Names) -> str:
         RelposError: fewer than two rows are named, or one is not a finished pre-training.
     """
     subjects = titled(subjects_of(network))
+    names = [subject.name for subject in subjects]
     differing = differences(subjects)
     words = [f"{key}={' → '.join(values)}" for key, values in differing.items()]
     question = f"They differ in: {', '.join(words) or 'nothing that results depend on'}."
     for place, subject in enumerate(subjects):
-        typed = [(key, values[place]) for key, values in differing.items()]
-        overrides = [f"{key}={value}" for key, value in typed if value != MISSING]
+        overrides = [
+            f"{key}={values[place]}"
+            for key, values in differing.items()
+            if values[place] != MISSING
+        ]
         subjects[place] = replace(subject, overrides=overrides)
     values = shared_values(subjects)
     # In place of an experiment file, which named networks do not have.
-    experiment = Experiment(Path(), question, {}, [], baseline=[subjects[0].name])
+    experiment = Experiment(Path(), question, {}, [], baseline=names[:1])
     rows = [_row(subject, values[subject.name]) for subject in subjects]
     rows = with_comparisons(rows, experiment, {})
     side_tables = []
@@ -68,9 +72,11 @@ def compare(network: Names) -> str:
         question += f" Their held-out losses are not compared: {', '.join(unlike)} differ."
     else:
         side_tables.append(losses_table(values))
-    name = " and ".join(subject.name for subject in subjects)
-    view = view_of(Table(name, question, rows), side_tables)
-    folder = runs_root() / "compare" / _folder_name(subjects)
+    view = view_of(Table(" and ".join(names), question, rows), side_tables)
+    content = [[run.identity for run in subject.pretrainings] for subject in subjects]
+    name = re.sub(r"[^\w.=-]+", "-", "-".join(names))
+    # File systems allow names of 255 bytes; the hash tells cut names apart.
+    folder = runs_root() / "compare" / f"{name[:80]}-{digest(content)}"
     text.write(folder, view)
     pictures.draw_losses(folder / "curves.png", rows)
     text.terminal(view)
@@ -84,7 +90,7 @@ def seed_of(run: Run) -> int:
 
 def input_name(run: Run, name: str) -> str:
     """The place of an input as the run's record has it; empty where it has none of this name."""
-    return str(run.record["inputs"].get(name, ""))
+    return run.record.inputs.get(name, "")
 
 
 def subjects_of(names: Sequence[str]) -> list[PlannedRow]:
@@ -278,10 +284,3 @@ def losses_table(values: Mapping[str, Sequence[Value]]) -> SideTable:
             text = with_minus(gained.text)
         lines.append((name, [f"{loss:.4f}", text]))
     return SideTable("held-out loss", ["nats per token", f"less than {first}"], lines)
-
-
-def _folder_name(subjects: Sequence[PlannedRow]) -> str:
-    content = [[run.identity for run in subject.pretrainings] for subject in subjects]
-    name = re.sub(r"[^\w.=-]+", "-", "-".join(subject.name for subject in subjects))
-    # File systems allow names of 255 bytes; the hash tells cut names apart.
-    return f"{name[:80]}-{digest(content)}"

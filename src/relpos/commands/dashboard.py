@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
-from relpos.errors import RelposError
+from relpos.errors import RelposError, from_library
 from relpos.measures.measure import measured_columns
 from relpos.readers import Plain, read_text
 from relpos.runs.run import runs_root
@@ -129,14 +129,9 @@ def upload(table: Table, project: str, entity: str | None) -> str:
     Raises:
         RelposError: Weights & Biases is out of reach, or refuses.
     """
-    try:
+    with from_library("Weights & Biases"):
         import wandb
 
         set_up("online")
         workspace = build(table, project, entity or str(wandb.Api().default_entity))
         return str(workspace.save().url)
-    except RelposError:
-        raise
-    except Exception as error:  # requests, GraphQL and wandb have classes of their own
-        said = str(error).strip() or type(error).__name__
-        raise RelposError(f"Weights & Biases: {said.splitlines()[0]}") from error

@@ -49,16 +49,13 @@ CLASSIFIER = """from transformers import pipeline
 pipeline("text-classification", model="FOLDER")({"text": "first text", "text_pair": "second text"})"""
 OPENS_OWN = (
     "`transformers` has no such network. With relpos, which registers a class of its own, no code "
-    "of this folder is run; without "
-    "it, `trust_remote_code=True` runs `modeling_relpos.py`, which needs torch and transformers "
-    "alone and computes the same."
+    "of this folder is run; without it, `trust_remote_code=True` runs `modeling_relpos.py`, which "
+    "needs torch and transformers alone and computes the same."
 )
 LICENCE = (
     "Whoever trained the weights says under which licence they are, and in which language; both "
-    "depend on the text that they were "
-    "trained on, so that above stand `unknown` and `und` (undetermined): put the right words "
-    "there. relpos itself is under the MIT "
-    "licence."
+    "depend on the text that they were trained on, so that above stand `unknown` and `und` "
+    "(undetermined): put the right words there. relpos itself is under the MIT licence."
 )
 
 FOLDERS = re.compile(
@@ -89,9 +86,7 @@ def export(network: str, to: str, words: Positive | None) -> str:
     target = expanded(to)
     if is_published(source.folder):
         raise RelposError(f"network={source.folder}: this is a folder of Hugging Face already")
-    revisions = {".": source}
-    if words is not None:
-        revisions = _revisions(source, words)
+    revisions = {".": source} if words is None else _revisions(source, words)
     architecture = read_architecture(source.folder)
     labels = None
     match source.record:
@@ -157,10 +152,10 @@ def write(
         # A class of relpos.train.huggingface.
         config = {"model_type": OWN, "architectures": [f"RelposFor{head}"], **architecture.plain()}
         config["auto_map"] = standalone.AUTO_MAP
-        weights = {name: value.detach() for name, value in model.named_parameters()}
+        weights = dict(model.named_parameters())
     # Tensors in a file must be contiguous and may not share memory.
     tensors = {
-        name: value.cpu().clone(memory_format=torch.contiguous_format)
+        name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, value in weights.items()
     }
     config["pad_token_id"] = tokenizer.pad
@@ -170,9 +165,7 @@ def write(
         names = labels or [f"LABEL_{number}" for number in range(model.classifier.out_features)]
         config["id2label"] = dict(enumerate(names))
         config["label2id"] = {name: number for number, name in enumerate(names)}
-        config["problem_type"] = "single_label_classification"
-        if len(names) == 1:
-            config["problem_type"] = "regression"
+        config["problem_type"] = "regression" if len(names) == 1 else "single_label_classification"
         # In our pre-training all tokens have type 0; a fine-tuning gives the second text type 1.
         second_type, open_end = int(types > 1), False
     with replacing_folder(folder) as temporary:
@@ -268,7 +261,7 @@ def _made(network: Network, made_with: object) -> tuple[list[str], list[str]]:
     the command that makes it."""
     question, origin, command = [], [], None
     match made_with, network.record:
-        case {"table": str(table), "row": str(row)}, _ if _is_plain(table) and _is_plain(row):
+        case {"table": str(table), "row": str(row)}, _ if _is_plain(table + row):
             origin = [f"Row `{row}` of the table `{table}`."]
             command = f"relpos reproduce table={table} 'rows=[{row}]'"
             with suppress(RelposError):  # the experiment file may be gone
@@ -280,9 +273,9 @@ def _made(network: Network, made_with: object) -> tuple[list[str], list[str]]:
     return question, ["## Made by", *origin] if origin else []
 
 
-def _is_plain(name: str) -> bool:
-    """Whether a name can stand in Markdown and in a shell command."""
-    return name.isprintable() and not {*"`$"} & {*name}
+def _is_plain(text: str) -> bool:
+    """Whether names can stand in Markdown and in a shell command."""
+    return text.isprintable() and not {*"`$"} & {*text}
 
 
 def _datasets(made_with: object) -> list[str]:
@@ -362,7 +355,7 @@ def _title(column: MeasuredColumn, figure: Figure, meaning: Config) -> str:
     match meaning:
         case {"form": "plain"}:
             parts.append("plain")
-    return ", ".join(filter(None, parts))
+    return ", ".join(parts)
 
 
 def _with_interval(figure: Figure) -> str:

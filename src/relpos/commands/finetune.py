@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Annotated, Literal, TypedDict
 
 from relpos.config.compose import resolved, unresolved
@@ -78,7 +77,6 @@ def uncounted(content: Plain) -> list[str]:
     task = config["task"]
     if "rows" in task:  # not the user's own
         return []
-    defaults = {field.name: field.default for field in fields(OwnTask)}
     recipe = {
         "epochs": ("steps", config["steps"]),
         "batch": ("batch", config["batch"]),
@@ -89,7 +87,7 @@ def uncounted(content: Plain) -> list[str]:
         # Typed values are no surprise to the user; where nothing is typed, the value is an
         # interpolation.
         is_typed = not isinstance(content.get(counted, ""), str)
-        if value is None or is_typed or task[key] in (value, defaults[key]):
+        if value is None or is_typed or task[key] in (value, getattr(OwnTask, key)):
             continue
         hint = f"{counted}={task[key]} sets it"
         if key == "epochs":

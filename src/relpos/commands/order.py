@@ -38,15 +38,14 @@ def order(
         RelposError: no network is named, a folder holds no masked language model, a store is named
             for runs alone, or a pair of sentences cannot be read.
     """
-    folders = network or []
-    if not folders and not table:
+    if not network and not table:
         raise RelposError("network=FOLDER or table=NAME is expected: which networks?")
     if measure == []:
         names = ", ".join(kind.name for kind in measures())
         raise RelposError(f"measure=[]: at least one is needed of {names}")
     selected = chosen(measure, dials)
     networks = networks_of_table(table) if table else []
-    for name in folders:
+    for name in network or ():
         networks += networks_of(name, expanded(store) if store else None)
     for source in networks:
         source.refuse_classifier()

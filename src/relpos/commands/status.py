@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -64,17 +65,6 @@ class Seen:
         return f"{self.folder.parent.name}/{self.folder.name}"
 
     @property
-    def state(self) -> str:
-        """The state that tables show."""
-        return seen(self.record.state, self.folder)
-
-    @property
-    def date(self) -> str:
-        """The time of its last start, in universal time."""
-        starts = self.record.starts or [{}]
-        return str(starts[-1].get("time", ""))[:16].replace("T", " ")
-
-    @property
     def step(self) -> str:
         """The number of steps done, and of all: `5/100`."""
         done = final(self.record).get("steps")
@@ -99,14 +89,16 @@ class Seen:
         return {key: line[key] for key in SPEED if isinstance(line.get(key), int | float)}
 
     def cells(self) -> dict[str, str]:
-        """Head of a column → text of the cell."""
+        """Head of a column → text of the cell. The state is the one that tables show; the date is
+        the time of the last start, in universal time."""
+        start = (self.record.starts or [{}])[-1]
         users = [f"table {table}" for table in self.tables]
         if self.readers:
             users.append(f"{len(self.readers)} of these runs")
         return {
             "run": self.name,
-            "state": self.state,
-            "date": self.date,
+            "state": seen(self.record.state, self.folder),
+            "date": str(start.get("time", ""))[:16].replace("T", " "),
             "data": self.data,
             "tokenizer": self.tokenizer,
             "step": self.step,
@@ -239,19 +231,19 @@ def look() -> list[Seen]:
     records = {folder: _record(folder) for folder in run_folders("*")}
     by_name = {folder.name: folder for folder in records}
     inputs: dict[Path, dict[str, Path]] = {}
-    readers: dict[Path, list[str]] = {}
+    readers = defaultdict[Path, list[str]](list)
     for folder, record in records.items():
         # by name: the folders may come from another machine
         names = {name: run_of(Path(place)).name for name, place in record.inputs.items()}
         inputs[folder] = {key: by_name[name] for key, name in names.items() if name in by_name}
         for needed in inputs[folder].values():
-            readers.setdefault(needed, []).append(folder.name)
+            readers[needed].append(folder.name)
     entries = []
     for folder, record in records.items():
         origin = made_from(folder, "store", inputs.__getitem__) or folder
         tokenizer = made_from(folder, "tokenizer", inputs.__getitem__)
         name = tokenizer.name if tokenizer and tokenizer != folder else ""
-        users = tables.get(folder.name, []), readers.get(folder, [])
+        users = tables[folder.name], readers[folder]
         entries.append(Seen(folder, record, text(origin), name, _size(folder), *users))
     return sorted(entries, key=lambda run: bool(run.tables))
 
@@ -268,9 +260,9 @@ def _text(folder: Path) -> str:
         return ""
 
 
-def _tables() -> dict[str, list[str]]:
+def _tables() -> defaultdict[str, list[str]]:
     """Name of a run's folder → the tables that show it, or whose newest launch used it."""
-    users: dict[str, list[str]] = {}
+    users = defaultdict[str, list[str]](list)
     for folder in sorted((runs_root() / "tables").glob("*/")):
         paths: set[Path] = set()
         # A damaged file must not hide the runs of the other.
@@ -281,7 +273,7 @@ def _tables() -> dict[str, list[str]]:
             except RelposError as error:
                 say(f"relpos: {error}; runs of this table may be named as used by none")
         for name in {run_of(path).name for path in paths}:
-            users.setdefault(name, []).append(folder.name)
+            users[name].append(folder.name)
     return users
 
 
@@ -334,10 +326,4 @@ def _show(entries: Iterable[Seen]) -> None:
     lines = [list(heads), *(list(row.values()) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:  # not cut to the width of a terminal, so that names can be copied
-        print(
-            printable(
-                "  ".join(
-                    cell.ljust(width) for cell, width in zip(line, widths, strict=True)
-                ).rstrip()
-            )
-        )
+        print(printable("  ".join(map(str.ljust, line, widths)).rstrip()))

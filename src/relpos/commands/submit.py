@@ -21,9 +21,6 @@ from relpos.runs.run import runs_root
 from relpos.runs.table_file import RowRun
 from relpos.tables.table import Row, written
 
-TIME = (1980, 1, 1, 0, 0, 0)
-"""The time of every file in the zip, so that the same predictions make the same bytes."""
-
 
 @dataclass(frozen=True)
 class Answers:
@@ -41,11 +38,6 @@ class Answers:
     column: str
     rows: int
     constant: str
-
-    def constant_file(self) -> str:
-        """A file with the same answer for every row."""
-        rows = "".join(f"{row}\t{self.constant}\n" for row in range(self.rows))
-        return f"index\tprediction\n{rows}"
 
 
 def layout() -> list[Answers]:
@@ -69,12 +61,10 @@ def submit(table: str, row: str, allow_missing: bool) -> str:
     texts = _gather(of_row, allow_missing)
     # No two rows have the same file, as `a b` and `a_b` had if blanks were replaced.
     path = folder / "submissions" / f"{quote(of_row.name, safe=' +')}.zip"
-    with (
-        replacing(path) as temporary,
-        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
-    ):
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for file, text in texts.items():
-            archive.writestr(zipfile.ZipInfo(f"{file}.tsv", TIME), text, zipfile.ZIP_DEFLATED)
+            # A ZipInfo of no time of its own is of 1980: the same predictions make the same bytes.
+            archive.writestr(zipfile.ZipInfo(f"{file}.tsv"), text, zipfile.ZIP_DEFLATED)
     return str(path)
 
 
@@ -86,7 +76,8 @@ def _gather(row: Row, allow_missing: bool) -> dict[str, str]:
     for answers in layout():
         text, why = _predictions(best_run(row, answers.column), answers)
         if text is None and allow_missing:
-            text, filled = answers.constant_file(), filled + 1
+            lines = (f"{number}\t{answers.constant}\n" for number in range(answers.rows))
+            text, filled = "".join(["index\tprediction\n", *lines]), filled + 1
             say(f"relpos: {answers.file}: {why}; every row says {answers.constant}: no result")
         if text is None:
             missing.append(f"{answers.file}: {why}")
@@ -97,13 +88,12 @@ def _gather(row: Row, allow_missing: bool) -> dict[str, str]:
     if wrong or missing:
         # AX lies in no task's folder: with its file and without it, the run for MNLI is the same,
         # and finished.
-        again = "; after relpos status remove a run is made again, with files that came later"
-        tail = (
-            f"{again}; allow_missing=true fills what is missing with a constant answer"
-            if missing
-            else ""
-        )
-        raise RelposError(f"cannot submit {row.name}: {'; '.join(wrong + missing)}{tail}")
+        if missing:
+            missing.append(
+                "after relpos status remove a run is made again, with files that came later"
+            )
+            missing.append("allow_missing=true fills what is missing with a constant answer")
+        raise RelposError(f"cannot submit {row.name}: {'; '.join(wrong + missing)}")
     if filled == len(texts):
         raise RelposError(f"cannot submit {row.name}: no run of it has predicted a test file")
     return texts
