@@ -14,7 +14,7 @@ from typing import Annotated
 import torch
 
 from relpos.config.compose import resolved
-from relpos.config.schema import NetworkKeys, Precision, RecipeKeys, Size, Speed
+from relpos.config.schema import NetworkKeys, Precision, RecipeKeys, Speed
 from relpos.counter import fold
 from relpos.data.objective import trained_for
 from relpos.errors import plural, say
@@ -24,7 +24,7 @@ from relpos.model.build import build, counted
 from relpos.model.dropout import seed_dropout
 from relpos.model.precision import autocast
 from relpos.process import set_threads
-from relpos.ranges import Arguments, Batch, Count, Length, Node, NotNegative, Width, parsed
+from relpos.ranges import Arguments, Batch, Count, Length, NotNegative, parsed
 from relpos.readers import Plain
 from relpos.runs.cost import RATE, hardware
 from relpos.runs.run import runs_root
@@ -34,13 +34,9 @@ from relpos.train.room import fitting_microbatch
 
 @dataclass(frozen=True, kw_only=True)
 class CostKeys:
-    """What is read of the keys."""
+    """What is read of the keys besides the network's."""
 
     seconds: NotNegative
-    size: Size
-    position: Node
-    conv: Node
-    vocabulary: Width
     recipe: RecipeKeys
     speed: Speed
     steps: Count
@@ -54,10 +50,12 @@ def cost(content: Annotated[Plain, Arguments(CostKeys, NetworkKeys)]) -> str:
 
     The measured rate is written into the runs folder, where plans read it.
     """
-    config = parsed(CostKeys, resolved(content))
-    masked = trained_for(config.size.causal, config.recipe.masking, config.steps).expected
-    parameters = counted(parsed(Architecture, vars(config)))["total"]
-    per_token = 3 * forward(config.size, config.length, config.vocabulary, masked)
+    content = resolved(content)
+    architecture, config = parsed(Architecture, content), parsed(CostKeys, content)
+    size = architecture.size
+    masked = trained_for(size.causal, config.recipe.masking, config.steps).expected
+    parameters = counted(architecture)["total"]
+    per_token = 3 * forward(size, config.length, architecture.vocabulary, masked)
     step = per_token * config.batch * config.length
     operations = step * config.steps
     result: Plain = {
@@ -69,7 +67,7 @@ def cost(content: Annotated[Plain, Arguments(CostKeys, NetworkKeys)]) -> str:
         f"{parameters:,} parameters, {operations:.2g} operations in {plural(config.steps, 'step')}"
     )
     if config.seconds:
-        measured = _measured(config, masked)
+        measured = _measured(architecture, config, masked)
         device, step_seconds = measured["device"], measured["step_seconds"]
         rate, seconds = step / step_seconds, step_seconds * config.steps
         workers = torch.get_num_threads() if device.startswith("CPU") else 1
@@ -84,7 +82,7 @@ def cost(content: Annotated[Plain, Arguments(CostKeys, NetworkKeys)]) -> str:
     return json.dumps(result, ensure_ascii=False)
 
 
-def _measured(config: CostKeys, masked: float) -> Plain:
+def _measured(architecture: Architecture, config: CostKeys, masked: float) -> Plain:
     """Times passes for about `seconds` (at least two) and two updates; the first of each does not
     count.
 
@@ -92,14 +90,14 @@ def _measured(config: CostKeys, masked: float) -> Plain:
     allows it.
 
     Args:
-        config: what is trained.
+        architecture, config: what is trained, and how.
         masked: the share of the tokens that are predicted.
     """
     speed = config.speed
     set_threads(speed.threads)
     is_gpu = torch.cuda.is_available() and speed.accelerator != "cpu"
     device = torch.device("cuda" if is_gpu else "cpu")
-    model = build(parsed(Architecture, vars(config)), speed.kernel).to(device).train()
+    model = build(architecture, speed.kernel).to(device).train()
     # As in the training, so that its pass is measured.
     if speed.microbatch == "auto":
         fitting = fitting_microbatch(model.encoder, config.length, speed.accelerator)
@@ -109,8 +107,8 @@ def _measured(config: CostKeys, masked: float) -> Plain:
     generator = torch.Generator().manual_seed(0)
     shape = microbatch, config.length
     # The first five ids are special tokens.
-    least = min(5, config.vocabulary - 1)
-    ids = torch.randint(least, config.vocabulary, shape, generator=generator)
+    least = min(5, architecture.vocabulary - 1)
+    ids = torch.randint(least, architecture.vocabulary, shape, generator=generator)
     chosen = torch.rand(shape, generator=generator) < masked
     # The mean loss over no masked tokens would be not-a-number.
     chosen[0, 0] = True

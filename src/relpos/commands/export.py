@@ -92,7 +92,10 @@ def export(network: str, to: str, words: Positive | None) -> str:
     match source.record:
         case {"meaning": {"task": {"labels": [*names]}}}:  # a regression has none
             labels = list(map(str, names))
-    _refuse_filled(target)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise RelposError(
+            f"to={target} already exists and is not an empty folder: name another one, or delete it"
+        )
     with replacing_folder(target) as whole:  # all revisions or none
         for name, at in revisions.items():
             text = partial(card, at, architecture)
@@ -138,7 +141,6 @@ def write(
     Raises:
         RelposError: the folder has files, or cannot be written.
     """
-    _refuse_filled(folder)
     architecture = model.architecture
     causal = model.encoder.causal
     try:
@@ -182,13 +184,6 @@ def write(
         write_text(temporary / "README.md", card(config))
         save_tensors(tensors, temporary / WEIGHTS, {"format": "pt"})
     return config
-
-
-def _refuse_filled(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RelposError(
-            f"to={folder} already exists and is not an empty folder: name another one, or delete it"
-        )
 
 
 def card(network: Network, architecture: Architecture, config: Config) -> str:
