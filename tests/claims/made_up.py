@@ -10,7 +10,7 @@ from uuid import uuid4
 import torch
 import yaml
 
-from relpos.claims.verdict import Verdict
+from relpos.claims.verdict import Judgement, Verdict
 from relpos.config.compose import compose, resolved
 from relpos.files import write_json, write_text
 from relpos.model.architecture import Architecture
@@ -95,9 +95,9 @@ def at_chance(found: Scale, *columns: str, rows: Sequence[str] = ()) -> Scale:
     )
 
 
-def around(mean: float, order: int = 1) -> list[float]:
+def around(mean: float, order: int = 1, spread: float = 1.0) -> list[float]:
     """Five scores; another order for another row, so that pairs differ."""
-    return [mean + one for one in JITTER[::order]]
+    return [mean + spread * one for one in JITTER[::order]]
 
 
 def glue(mean: float, order: int = 1, **others: float) -> dict[str, list[float]]:
@@ -110,8 +110,12 @@ def scales(*found: Scale) -> Scales:
 
 
 def only(found: list[Verdict]) -> Verdict:
-    assert len(found) == 1
-    return found[0]
+    [verdict] = found
+    return verdict
+
+
+def judged(test: Judgement, made: Scale) -> Verdict:
+    return only(test.verdicts(scales(made)))
 
 
 def trained(found: Scale, row: str, *folders: Path, store: Path = Path("gone")) -> Scale:
@@ -150,7 +154,7 @@ def saved(
         change(model)
     if share is not None:
         (folder / "snapshots").mkdir(parents=True, exist_ok=True)
-        save_weights(model, folder / "snapshots" / f"{share}.safetensors")
+        save_weights(model, folder / f"snapshots/{share}.safetensors")
         return folder
     (folder / "model").mkdir(parents=True)
     save_model(folder / "model", model, SimpleNamespace(save=lambda _: None))

@@ -2,12 +2,13 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
-from claims.made_up import JITTER, glue, scale, scales
+from claims.made_up import around, glue, scale, scales
 from relpos.claims import claim as files
 from relpos.claims.contrasts import Contrasts
 from relpos.commands.claims import page
@@ -16,15 +17,16 @@ from relpos.errors import RelposError
 from relpos.results.scale import Scale, scheme
 from relpos.tables.experiment import experiments, load, overrides_of
 
+near = partial(around, spread=0.001)
 OF_PAPERS = [*(f"C{n:02}" for n in range(1, 26)), *(f"W{n:02}" for n in range(1, 23))]
 IDS = [claim.id for claim in files.load("all") if not claim.measure]
 
 
 def test_all_claims_are_there():
     """The papers' 47, and those across them, of which there may be more."""
+    papers = ("chang2021", "wennberg2021", "across")
     chang, wennberg, across = (
-        [claim.id for claim in files.load(paper) if not claim.measure]
-        for paper in ("chang2021", "wennberg2021", "across")
+        [claim.id for claim in files.load(paper) if not claim.measure] for paper in papers
     )
     assert chang + wennberg == OF_PAPERS
     assert len(across) >= 2
@@ -81,18 +83,14 @@ COMPARE_ROWS = ["C01", "C02", "C03", "C04", "C05", "C13", "C15", "C17", "C18", "
 
 @pytest.mark.parametrize("name", COMPARE_ROWS)
 def test_every_claim_that_compares_rows_can_be_decided_in_nats(name):
-    near = {
-        base: [base + by / 1000 for by in JITTER] for base in (-5.0, 0.0, 1.0)
-    }  # of losses, less is worse: none is on the plateau
     judgement = of_id(name).judgement
     assert isinstance(judgement, Contrasts)
-    rows = {
-        row: {"loss": near[-5.0 if row == "none" else 0.0], "order": near[1.0]}
-        for row in judgement.rows
-    }
+    rows = {row: {"loss": near(0.0), "order": near(1.0)} for row in judgement.rows}
+    if "none" in rows:  # of losses, less is worse: none is on the plateau
+        rows["none"]["loss"] = near(-5.0)
     first = judgement.contrasts[0].first
     for measure in ("loss", "order"):
-        rows[first][measure] = [5.0 + by / 1000 for by in JITTER]
+        rows[first][measure] = near(5.0)
         assert of_id(f"{name}/{measure}").verdicts(scales(scale(rows)))[0].verdict in (
             "holds",
             "fails",
@@ -110,11 +108,7 @@ def test_every_claim_that_compares_rows_can_be_decided_in_nats(name):
 )
 def test_a_variant_compares_the_rows_in_nats(name, gain, expected):
     measure = name.partition("/")[2]
-    values = {
-        "dynamic": [1 + gain + jitter / 1000 for jitter in JITTER],
-        "fixed": [1 + jitter / 1000 for jitter in JITTER[::-1]],
-    }
-    made = scale({row: {measure: of_row} for row, of_row in values.items()})
+    made = scale({"dynamic": {measure: near(1 + gain)}, "fixed": {measure: near(1.0, -1)}})
     assert verdicts(name, made) == ([expected], expected)
     assert verdicts("C03", made) == ([], "not run")
 
@@ -253,11 +247,8 @@ def test_a_claim_is_judged_or_says_why_not(text, tmp_path, monkeypatch):
 
 
 def test_a_claim_across_papers_has_the_headline_of_another_protocol_where_it_was_run_at_this_alone():
-    of_row = {"canon_left": (1.1, 1), "rope": (1.0, -1), "dynamic": (1.1, 1), "fixed": (1.0, -1)}
-    rows = {
-        row: {"loss": [mean + by / 1000 for by in JITTER[::order]]}
-        for row, (mean, order) in of_row.items()
-    }
+    first, second = {"loss": near(1.1)}, {"loss": near(1.0, -1)}
+    rows = {"canon_left": first, "rope": second, "dynamic": first, "fixed": second}
     decoders = replace(scale(rows), is_of_paper=False)
     assert verdicts("X09/loss", decoders) == (["holds"], "holds")
     assert verdicts("C03/loss", decoders) == (["holds"], "not run")

@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from claims.made_up import (
-    JITTER,
     ONE_PRETRAINING,
     around,
     at_chance,
     changed,
     glue,
+    judged,
     of_one_pretraining,
-    only,
     scale,
     scales,
     scored,
@@ -33,12 +33,13 @@ def contrasts(*pairs: Sequence[str], **bounds: Any) -> Contrasts:
 
 
 NEW = contrasts(("new", "old"))
+near = partial(around, spread=0.01)
 
 
 def verdict(test: Contrasts, **means: float) -> str:
     """Of one scale with these rows; the first keeps the order of the seeds, the others turn it."""
     rows = {row: glue(mean, -1 if place else 1) for place, (row, mean) in enumerate(means.items())}
-    return only(test.verdicts(scales(scale(rows)))).verdict
+    return judged(test, scale(rows)).verdict
 
 
 ABOVE = ({"above": 0}, [(2.0, HOLDS), (-2.0, FAILS), (0.1, "undecided"), (-0.1, "undecided")])
@@ -70,17 +71,17 @@ def test_over_rows_the_mean_of_the_differences_decides(last, expected):
     rows["three"] = glue(60.0 - last, -1)
     pairs = [("base", "one"), ("base", "two"), ("base", "three")]
     test = contrasts(*pairs, over="rows", above=0, beside=[Contrast("two", "one")])
-    found = only(test.verdicts(scales(scale(rows))))
+    found = judged(test, scale(rows))
     assert found.verdict == expected
     assert f"mean of these {(3 + last) / 3:+.1f} [" in found.figures
     assert "two − one +1.0" in found.figures
     del rows["three"]
-    assert only(test.verdicts(scales(scale(rows)))).verdict == "not run"
+    assert judged(test, scale(rows)).verdict == "not run"
 
 
 def test_a_row_that_is_not_there_is_named():
-    made = scales(scale({"new": glue(63.0), "old": glue(60.0, -1)}))
-    found = only(contrasts(("new", "old"), ("newer", "old")).verdicts(made))
+    made = scale({"new": glue(63.0), "old": glue(60.0, -1)})
+    found = judged(contrasts(("new", "old"), ("newer", "old")), made)
     assert found.verdict == "not run"
     assert "no scores of newer" in found.figures
     assert "new − old +3.0 [" in found.figures
@@ -88,7 +89,7 @@ def test_a_row_that_is_not_there_is_named():
 
 
 def test_one_run_each_decides_nothing():
-    found = only(NEW.verdicts(scales(scale({"new": {"cola": [40.0]}, "old": {"cola": [1.0]}}))))
+    found = judged(NEW, scale({"new": {"cola": [40.0]}, "old": {"cola": [1.0]}}))
     assert (found.verdict, found.figures) == ("undecided", "new − old +39.0 (one run each) in cola")
 
 
@@ -96,10 +97,10 @@ def test_a_column_at_the_constant_answer_says_nothing():
     new = {"rte": around(53.0), "cola": around(30.0)}
     made = scale({"new": new, "old": {"rte": around(50.0), "cola": around(20.0, -1)}})
     changed(made, lambda each: replace(each, metric="accuracy", majority=52.7, examples=277), "rte")
-    found = only(NEW.verdicts(scales(made)))
+    found = judged(NEW, made)
     assert found.figures.startswith("new − old +10.0 [")
     assert found.figures.endswith("in cola")
-    assert only(replace(NEW, column="rte").verdicts(scales(made))).verdict == "not run"
+    assert judged(replace(NEW, column="rte"), made).verdict == "not run"
 
 
 @pytest.mark.parametrize("expected", ["holds", "not run"])
@@ -107,16 +108,16 @@ def test_a_bound_in_nine_columns_is_not_applied_to_fewer(expected):
     made = scale({"new": glue(60.25), "old": glue(60.0)})
     if expected == "not run":
         at_chance(made, "rte")
-    assert only(contrasts(("new", "old"), below=0.5).verdicts(scales(made))).verdict == expected
+    assert judged(contrasts(("new", "old"), below=0.5), made).verdict == expected
 
 
 def test_a_claim_about_fewer_columns_asks_these_alone():
     eight = [name for name in glue(0.0) if name != "mnli_mm"]
-    made = scales(scale({"new": glue(62.0, mnli_mm=20.0), "old": glue(60.0, -1)}))
-    found = only(replace(NEW, columns=eight).verdicts(made))
+    made = scale({"new": glue(62.0, mnli_mm=20.0), "old": glue(60.0, -1)})
+    found = judged(replace(NEW, columns=eight), made)
     assert found.verdict == "holds"
     assert "mnli_mm" not in found.figures
-    assert only(replace(NEW, columns=["cola", "mnli_mm"]).verdicts(made)).verdict == "fails"
+    assert judged(replace(NEW, columns=["cola", "mnli_mm"]), made).verdict == "fails"
 
 
 def test_several_pre_trainings_are_the_units():
@@ -124,7 +125,7 @@ def test_several_pre_trainings_are_the_units():
     for row, shift in (("new", 1.0), ("old", 0.0)):
         values = {(p, s): 50 + shift * (1 + 0.2 * p) + s for p in range(3) for s in range(4)}
         made.values[row]["cola"] = scored(values, "cola")
-    found = only(NEW.verdicts(scales(made)))
+    found = judged(NEW, made)
     assert found.verdict == "holds"
     assert "over 3 pre-training seeds" in found.figures
 
@@ -141,9 +142,9 @@ def with_seeds(seeds: dict[str, list[tuple[int, int]]], **means: float) -> Scale
 def test_a_claim_about_one_pre_training_borrows_the_spread_of_the_others():
     several = [(p, s) for p in range(3) for s in range(4)]
     made = with_seeds({"new": several, "old": [(0, s) for s in range(4)]}, new=52.0, old=50.0)
-    assert only(NEW.verdicts(scales(made))).verdict == "undecided"
+    assert judged(NEW, made).verdict == "undecided"
     made = with_seeds({"new": several, "old": [(7, s) for s in range(4)]}, new=80.0, old=50.0)
-    found = only(NEW.verdicts(scales(made)))
+    found = judged(NEW, made)
     assert found.verdict == "holds"
     # The spread is that of the row that has several.
     assert "over 3 pre-training seeds, 2 degrees of freedom" in found.figures
@@ -151,7 +152,7 @@ def test_a_claim_about_one_pre_training_borrows_the_spread_of_the_others():
 
 def test_one_shared_pre_training_does_not_make_pairs():
     seeds = {"new": [(p, 0) for p in (0, 1, 2)], "old": [(p, 0) for p in (2, 3, 4)]}
-    found = only(NEW.verdicts(scales(with_seeds(seeds, new=60.0, old=50.0))))
+    found = judged(NEW, with_seeds(seeds, new=60.0, old=50.0))
     assert found.verdict == "holds"
     assert found.figures.startswith("new − old +8.0 [")
     assert "over 3 pre-training seeds" in found.figures
@@ -159,12 +160,10 @@ def test_one_shared_pre_training_does_not_make_pairs():
 
 @pytest.mark.parametrize("keys", [{"above": 0}, {"above": -0.5}, {"above": 3, "below": 5}])
 def test_fine_tunings_of_one_pre_training_decide_nothing(keys):
-    test, made = (
-        contrasts(("new", "old"), **keys),
-        scale({"new": glue(64.0), "old": glue(60.0, -1)}),
-    )
-    assert only(test.verdicts(scales(made))).verdict == "holds"
-    found = only(test.verdicts(scales(of_one_pretraining(made))))
+    test = contrasts(("new", "old"), **keys)
+    made = scale({"new": glue(64.0), "old": glue(60.0, -1)})
+    assert judged(test, made).verdict == "holds"
+    found = judged(test, of_one_pretraining(made))
     assert (found.verdict, found.p) == ("undecided", None)
     assert ONE_PRETRAINING in found.figures
     assert found.takes.startswith("two pre-training seeds or more")
@@ -173,26 +172,22 @@ def test_fine_tunings_of_one_pre_training_decide_nothing(keys):
 @pytest.mark.parametrize("keys", [{"above": 0}, {"below": 0.2}, {"above": 0, "over": "rows"}])
 def test_every_undecided_contrast_says_what_it_would_take(keys):
     made = scale({"new": glue(60.05), "old": glue(60.0, -1)})
-    found = only(contrasts(("new", "old"), **keys).verdicts(scales(made)))
+    found = judged(contrasts(("new", "old"), **keys), made)
     assert found.verdict == "undecided", found
     assert "seed" in found.takes or "too small" in found.takes
 
 
 def nats(**rows: tuple[float, float]) -> Scale:
     """Row → held-out loss and shuffle gap."""
-    near = [by / 100 for by in JITTER]
     values = {
-        row: {
-            "loss": [by - loss for by in near[:: -1 if place else 1]],
-            "order": [gap + by for by in near],
-        }
+        row: {"loss": near(-loss, -1 if place else 1), "order": near(gap)}
         for place, (row, (loss, gap)) in enumerate(rows.items())
     }
     return scale(values)
 
 
 def in_loss(made: Scale, *pairs: Sequence[str]) -> Any:
-    return only(contrasts(*pairs, column="loss").verdicts(scales(made)))
+    return judged(contrasts(*pairs, column="loss"), made)
 
 
 def test_of_two_rows_on_the_plateau_nothing_can_be_said():

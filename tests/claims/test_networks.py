@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from claims.made_up import only, saved, scale, scales, trained
+from claims.made_up import judged, saved, scale, trained
 from relpos.claims.networks import OfNetworks, Shares, Toeplitzness
-from relpos.claims.verdict import Verdict
 from relpos.data.store import Store
 from relpos.measures.kinds.toeplitz import reached
 from relpos.results.scale import Scale
@@ -23,10 +22,6 @@ def with_models(row: str, *folders: Path, **meaning: Any) -> Scale:
     return trained(scale({row: {"order": [1.0, 1.1]}}, **meaning), row, *folders)
 
 
-def found(test: OfNetworks, made: Scale) -> Verdict:
-    return only(test.verdicts(scales(made)))
-
-
 def peaked(model: Any) -> None:
     """Heads 1 to 4 of both layers: previous, next, uniform, avoiding the token itself."""
     for head, (column, value) in enumerate([(7, 3.0), (9, 3.0), (0, 0.1), (8, -3.0)]):
@@ -39,13 +34,13 @@ def noisy(model: Any) -> None:
 
 def test_kernels_of_any_of_the_kinds_are_more_than_by_chance(tmp_path):
     good = saved(tmp_path / "good", peaked, "position=fixed")
-    said = found(KERNELS, with_models("fixed", good))
+    said = judged(KERNELS, with_models("fixed", good))
     # None of them leans to one side, which a claim that names kinds with `or` does not ask for.
     assert said.verdict == "holds"
     assert "8 kernels of 1 model: " in said.figures
     assert "100% of 6 not uniform have a kind" in said.figures
     bad = saved(tmp_path / "bad", noisy, "position=fixed")
-    said = found(KERNELS, with_models("fixed", bad))
+    said = judged(KERNELS, with_models("fixed", bad))
     assert (said.verdict, said.takes) == ("undecided", "more pre-training seeds")
 
 
@@ -65,7 +60,7 @@ def far(model: Any) -> None:
 @pytest.mark.parametrize(("change", "expected"), [(near, "holds"), (far, "fails")])
 def test_depthwise_channels(change, expected, tmp_path):
     folder = saved(tmp_path / "one", change, "position=none", "conv=depthwise")
-    said = found(CHANNELS, with_models("depthwise", folder))
+    said = judged(CHANNELS, with_models("depthwise", folder))
     assert said.verdict == expected
     assert said.figures.startswith("weight at −1 or +1 of 32 channels: largest ")
 
@@ -81,12 +76,12 @@ def toeplitz(model: Any, strength: float = 1.0) -> None:
 def test_toeplitz_tables(tmp_path):
     good = saved(tmp_path / "good", toeplitz, *ABSOLUTE)
     bad = saved(tmp_path / "bad", lambda model: None, *ABSOLUTE)
-    said = found(TABLE, with_models("absolute", good))
+    said = judged(TABLE, with_models("absolute", good))
     assert (said.verdict, said.figures[:7]) == ("holds", "R² 1.00")
-    assert found(TABLE, with_models("absolute", bad)).verdict == "fails"
-    assert found(HEADS, with_models("absolute", bad)).verdict == "fails"
+    assert judged(TABLE, with_models("absolute", bad)).verdict == "fails"
+    assert judged(HEADS, with_models("absolute", bad)).verdict == "fails"
     kernels = saved(tmp_path / "kernels", peaked, "position=fixed")
-    said = found(Toeplitzness("fixed", "heads"), with_models("fixed", kernels))
+    said = judged(Toeplitzness("fixed", "heads"), with_models("fixed", kernels))
     spread = "R² 1.00 to 1.00, median 1.00, over 4 heads of the first layer"
     assert (said.verdict, said.figures) == ("holds", spread)
 
@@ -103,7 +98,7 @@ def test_positions_of_a_network_on_the_plateau_decide_nothing(columns, expected,
     made = scale({"absolute": columns})
     trained(made, "absolute", saved(tmp_path, lambda model: None, *ABSOLUTE))
     for test in (TABLE, HEADS):
-        said = found(test, made)
+        said = judged(test, made)
         assert said.verdict == expected
         assert said.figures.startswith("absolute is not known") == (expected != "fails")
 
@@ -118,7 +113,7 @@ def test_an_untrained_wide_table_is_toeplitz_by_its_diagonal_alone(tmp_path):
         )
 
     folders = [saved(tmp_path / str(seed), shuffled(seed), *WIDE) for seed in range(3)]
-    said = found(TABLE, with_models("absolute", *folders))
+    said = judged(TABLE, with_models("absolute", *folders))
     assert min(float(one) for one in said.figures[3:].partition(" of ")[0].split(", ")) > 0.8
     assert said.verdict == "fails"
     assert "of 3 models, positions 1 to 16, which half" in said.figures
@@ -135,7 +130,7 @@ def test_only_positions_that_half_of_the_examples_reach_count(tmp_path, prepared
     lengths = Store(store).examples("train", "pair", 128).lengths(torch.arange(2_000))
     assert float((lengths >= rows).float().mean()) == pytest.approx(0.5, abs=0.1)
     assert 8 < rows < 64
-    assert f"positions 1 to {rows}, " in found(TABLE, made).figures
+    assert f"positions 1 to {rows}, " in judged(TABLE, made).figures
     made.meaning["first"] = {"share": 0.9, "length": 8, "batch": 8}
     trained(made, "absolute", folder, store=store)
     assert reached(resolve(folder), 128) == 8
@@ -153,11 +148,11 @@ def test_kept_results_decide_a_claim_without_the_weights(tmp_path):
         Shares("absolute", "heads"),
         Shares("absolute", "kernels"),
     ]
-    before = [found(test, made) for test in tests[:-1]]
+    before = [judged(test, made) for test in tests[:-1]]
     for weights in tmp_path.rglob("*.safetensors"):
         weights.unlink()
-    assert [found(test, made) for test in tests[:-1]] == before
+    assert [judged(test, made) for test in tests[:-1]] == before
     assert {verdict.verdict for verdict in before} <= {"holds", "fails", "undecided"}
-    said = found(tests[-1], made)
+    said = judged(tests[-1], made)
     needs = "needs results of relpos order measure=kernels, or the weights of absolute"
     assert (said.verdict, said.figures) == ("not run", needs)

@@ -5,90 +5,55 @@ from pathlib import Path
 import pytest
 import torch
 
+import relpos
+from linked import TINY
 from relpos.analysis.properties import NAMES
-from relpos.cli import main
 from relpos.commands.analyze import Properties, samples_of
+from relpos.config.compose import called
 from relpos.data.store import Store
 from relpos.errors import RelposError
 
 
-def test_a_kind_without_a_network_asks_for_one(capsys):
-    assert main(["analyze", "toeplitz"]) == 1
-    assert "network=FOLDER must be given" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["toeplitz"], "network=FOLDER must be given"),
+        (["toplitz", "network=x"], "Did you mean 'toeplitz'?"),
+    ],
+)
+def test_a_kind_without_a_network_asks_for_one_and_an_unknown_one_names_the_nearest(
+    words, said, refused
+):
+    assert said in refused("analyze", *words)
 
 
-def test_an_unknown_kind_is_one_line_with_the_nearest(capsys):
-    assert main(["analyze", "toplitz", "network=x"]) == 1
-    assert "Did you mean 'toeplitz'?" in capsys.readouterr().err
-
-
-def test_a_run_is_analysed_from_its_own_folder(toy_runs, capsys):
-    import relpos
-
-    overrides = [
-        "size=tiny",
-        "size.layers=1",
-        "steps=2",
-        "batch=4",
-        "evaluations=1",
-        "data.pairs=64",
-        "snapshots=[50]",
-    ]
-    run = relpos.run(relpos.compose("pretrain", overrides))
-    assert (
-        main(
-            [
-                "analyze",
-                "toeplitz",
-                f"network={run.path}",
-                "kind.length=8",
-                "kind.random=1",
-                "threads=1",
-            ]
-        )
-        == 0
-    )
-    folder = Path(capsys.readouterr().out.splitlines()[-1])
-    assert {f"toeplitz-{run.path.name}.csv", "toeplitz-along-training.png"} <= {
-        path.name for path in folder.iterdir()
+def test_a_run_is_analysed_from_its_own_folder(toy_runs, refused):
+    path = relpos.run(relpos.compose("pretrain", [*TINY, "snapshots=[50]"])).path
+    network, small = f"network={path}", ["kind.length=8", "kind.random=1", "threads=1"]
+    folder = Path(called("analyze", ["toeplitz", network, *small]))
+    assert {f"toeplitz-{path.name}.csv", "toeplitz-along-training.png"} <= {
+        file.name for file in folder.iterdir()
     }
-    young = f"network={run.path}/snapshots/50.safetensors"
-    assert main(["analyze", "toeplitz", young, "kind.length=8", "kind.random=1", "threads=1"]) == 0
-    folder = Path(capsys.readouterr().out.splitlines()[-1])
-    assert folder.name.startswith(f"toeplitz-{run.path.name}-50-")
+    young = f"{network}/snapshots/50.safetensors"
+    folder = Path(called("analyze", ["toeplitz", young, *small]))
+    assert folder.name.startswith(f"toeplitz-{path.name}-50-")
     # A snapshot has no course of its own.
-    assert {path.stem for path in folder.iterdir()} == {f"toeplitz-{run.path.name}-50"}
-    assert main(["analyze", "removal", f"network={run.path}", "kind.functions=[]"]) == 1
-    assert "functions=[]: at least one is needed" in capsys.readouterr().err
-    (run.path / "own.txt").write_text("the cat sleeps.\n")
-    assert main(["analyze", "lengths", f"network={run.path}", f"text={run.path}/own.txt"]) == 1
-    assert "own.txt: this is measured on the held-out documents of a run" in capsys.readouterr().err
-    assert (
-        main(
-            [
-                "analyze",
-                "attention_by_offset",
-                f"network={run.path}",
-                "kind.texts=4",
-                "kind.length=14",
-                "threads=1",
-            ]
-        )
-        == 0
+    assert {file.stem for file in folder.iterdir()} == {f"toeplitz-{path.name}-50"}
+    assert "functions=[]: at least one is needed" in refused(
+        "analyze", "removal", network, "kind.functions=[]"
     )
+    (path / "own.txt").write_text("the cat sleeps.\n")
+    assert "own.txt: this is measured on the held-out documents of a run" in refused(
+        "analyze", "lengths", network, f"text={path}/own.txt"
+    )
+    short = ["kind.texts=4", "kind.length=14", "threads=1"]
+    called("analyze", ["attention_by_offset", network, *short])
 
 
 def test_a_network_is_analysed_on_texts_as_long_as_those_of_its_training(toy_runs, capsys):
-    import relpos
-
-    run = relpos.run(
-        relpos.compose(
-            "pretrain",
-            ["size=tiny", "size.layers=1", "steps=2", "batch=4", "evaluations=1", "data.pairs=64"],
-        )
-    )
+    run = relpos.run(relpos.compose("pretrain", TINY))
     [sample] = samples_of([str(run.path)], None)
-    store = Store(run.inputs["store"].path).examples("train", "pair", 128)
+    store = Store(run.inputs["store"].path).examples("train", "pair", 32)
     longest = int(store.lengths(torch.arange(len(store))).max())
     assert longest < 32  # pairs of short sentences
     assert sample.texts(4, 126).shape == (4, longest - 2)

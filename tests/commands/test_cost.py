@@ -1,6 +1,7 @@
 """`relpos cost`: the figures, counted and measured."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,13 @@ from relpos.stages.operations import forward
 TINY = ["size=tiny", "vocabulary=40", "batch=2", "length=8", "steps=5"]
 
 
+def cost(*overrides: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(called("cost", [*TINY, *overrides]))
+    return content
+
+
 def test_without_a_measurement_it_counts():
-    content = json.loads(called("cost", [*TINY, "seconds=0"]))
+    content = cost("seconds=0")
     run = plan(relpos.compose("pretrain", TINY))
     assert content["operations"] == pytest.approx(costs(run)["flops"])
     assert content["parameters"] == json.loads(called("params", TINY[:2]))["total"]
@@ -23,14 +29,8 @@ def test_without_a_measurement_it_counts():
 
 
 def test_it_measures_a_step_and_predicts_all_of_them():
-    overrides = [
-        *TINY,
-        "seconds=0.01",
-        "speed.microbatch=1",
-        "speed.accelerator=cpu",
-        "speed.threads=1",
-    ]
-    content = json.loads(called("cost", overrides))
+    speed = ["speed.microbatch=1", "speed.accelerator=cpu", "speed.threads=1"]
+    content = cost("seconds=0.01", *speed)
     assert content["seconds"] == pytest.approx(5 * content["step_seconds"])
     assert content["operations"] == pytest.approx(
         content["operations_per_second"] * content["seconds"]
@@ -52,7 +52,7 @@ def test_it_measures_a_step_and_predicts_all_of_them():
     ],
 )
 def test_the_head_computes_what_is_predicted(overrides, share):
-    content = json.loads(called("cost", [*TINY, *overrides, "seconds=0"]))
+    content = cost(*overrides, "seconds=0")
     size = Size(**resolved(composed("cost", TINY))["size"])
     head = 2 * size.embedding * (size.hidden + 40)
     assert content["operations_per_token"] == pytest.approx(3 * (forward(size, 8) + share * head))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import relpos
+from linked import TINY
 from relpos.config.compose import called
 from relpos.errors import RelposError
 
@@ -20,15 +21,7 @@ def test_presets_are_told_apart_by_the_name_of_the_figure():
 
 
 def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs):
-    overrides = [
-        "position=fixed",
-        "steps=2",
-        "batch=4",
-        "evaluations=1",
-        "data.pairs=64",
-        "size.layers=1",
-    ]
-    run = relpos.run(relpos.compose("pretrain", overrides))
+    run = relpos.run(relpos.compose("pretrain", [*TINY, "position=fixed"]))
     path = called("analyze", ["patterns", "kind.length=12", f"network={run.path}"])
     assert (Path(path) / f"pattern-{run.path.name}-layer1.png").exists()
 

@@ -46,6 +46,18 @@ def exported(capsys: pytest.CaptureFixture[str], run: Path, to: Path) -> dict[st
     return content
 
 
+def exported_card(capsys: pytest.CaptureFixture[str], run: Path, to: Path) -> str:
+    exported(capsys, run, to)
+    return (to / "README.md").read_text()
+
+
+def copied(run: Path, folder: Path, **record: str) -> Path:
+    """A copy of a run, with these keys in its record."""
+    copy = shutil.copytree(run, folder)
+    (copy / "record.json").write_text(json.dumps(read_record(copy) | record))
+    return copy
+
+
 def classifier(folder: Path) -> tuple[Classifier, Tokenizer]:
     """A classifier on the encoder of a model folder, and its tokenizer."""
     return classifier_on(opened(folder), 2, 0.1), Tokenizer.load(folder)
@@ -91,29 +103,23 @@ def test_a_fine_tuning_leaves_as_a_classifier_with_the_labels_of_its_task(runs, 
     config = exported(capsys, planned.path, tmp_path / "out")
     assert config["architectures"] == ["BertForSequenceClassification"]
     assert config["id2label"] == {"0": "entailment", "1": "not_entailment"}
-    assert "| rte | 50 |" in (tmp_path / "out" / "README.md").read_text()
+    assert "| rte | 50 |" in (tmp_path / "out/README.md").read_text()
 
 
 def test_the_card_has_the_question_of_the_table_that_a_run_was_made_for(runs, tmp_path, capsys):
     run = shutil.copytree(runs["fixed"], tmp_path / "run")
     with (run / "config.yaml").open("a") as file:
-        file.write("table: demo\n")
-        file.write("row: my row\n")
-    exported(capsys, run, tmp_path / "out")
-    card = (tmp_path / "out" / "README.md").read_text()
+        file.write("table: demo\nrow: my row\n")
+    card = exported_card(capsys, run, tmp_path / "out")
     assert f"Trained for the question: {experiment.load('demo').question}" in card
     assert "Row `my row` of the table `demo`." in card
     assert "relpos reproduce table=demo 'rows=[my row]'" in card
 
 
 def test_the_card_has_the_command_without_folders(runs, tmp_path, capsys):
-    run = shutil.copytree(runs["fixed"], tmp_path / "run")
-    record = read_record(run) | {
-        "command": "relpos pretrain data=files 'data.root=/somewhere/my texts' k=2"
-    }
-    (run / "record.json").write_text(json.dumps(record))
-    exported(capsys, run, tmp_path / "out")
-    card = (tmp_path / "out" / "README.md").read_text()
+    command = "relpos pretrain data=files 'data.root=/somewhere/my texts' k=2"
+    run = copied(runs["fixed"], tmp_path / "run", command=command)
+    card = exported_card(capsys, run, tmp_path / "out")
     assert "```sh\nrelpos pretrain data=files 'data.root=my texts' k=2\n```" in card
     assert "/somewhere" not in card
 
@@ -183,27 +189,25 @@ def test_no_name_in_a_card_is_markup(tmp_path):
 def test_the_card_has_what_was_measured_of_this_network(runs, tmp_path, capsys):
     run = shutil.copytree(runs["fixed"], tmp_path / "run")
     for share, gap in ((50, 0.25), (100, 1.5)):
-        shuffled = {
+        results = {
             "shuffle_gap": {"all": gap},
             "shuffle_gap_intervals": {"all": [gap - 0.1, gap + 0.1]},
             "heldout_loss": 9.5,
+            "by_example": {"all": [gap], "predicted": [1]},
         }
-        results = shuffled | {"by_example": {"all": [gap], "predicted": [1]}}
         measured(run, "shuffle", results, examples=7, share=share)
     for mark, accuracy in (("0", 0.0), ("1", 100.0)):
         group = {"accuracy": accuracy, "interval": [0.0, 100.0], "n": 1, "guess": 50.0}
-        results = {"pairs": {"same_words": group, "others": {"accuracy": None}}}
-        results["answers"] = {"same_words": {"p": mark}}
+        pairs = {"same_words": group, "others": {"accuracy": None}}
+        results = {"pairs": pairs, "answers": {"same_words": {"p": mark}}}
         measured(run, "pairs", results, form="plain", pairs=mark)
-    exported(capsys, run, tmp_path / "whole")
-    whole = (tmp_path / "whole" / "README.md").read_text()
+    whole = exported_card(capsys, run, tmp_path / "whole")
     assert "| shuffle gap, nats, 7 examples | 1.500 (1.400 to 1.600) |" in whole
     assert (
         "| same-word pairs, 1 pairs, plain | 0.000 (0.000 to 100.000); 100.000 (0.000 to 100.000) |"
         in whole
     )
-    exported(capsys, run / "snapshots" / "50.safetensors", tmp_path / "half")
-    half = (tmp_path / "half" / "README.md").read_text()
+    half = exported_card(capsys, run / "snapshots/50.safetensors", tmp_path / "half")
     assert "after 50 % of its steps" in half
     assert "| shuffle gap, nats, 7 examples | 0.250 (0.150 to 0.350) |" in half
     assert "| held-out loss, nats, 7 examples | 9.500 |" in half
@@ -217,8 +221,7 @@ def test_the_card_resolves_nothing_that_a_run_of_somebody_else_says(
     run = shutil.copytree(runs["fixed"], tmp_path / "run")
     with (run / "config.yaml").open("a") as file:
         file.write("table: ${oc.env:ONLY_MINE}\n")
-    exported(capsys, run, tmp_path / "out")
-    assert "Trained for the question" not in (tmp_path / "out" / "README.md").read_text()
+    assert "Trained for the question" not in exported_card(capsys, run, tmp_path / "out")
 
 
 def test_model_folders_and_snapshots_leave_too(runs, tmp_path, capsys):
@@ -226,20 +229,20 @@ def test_model_folders_and_snapshots_leave_too(runs, tmp_path, capsys):
     for number, named in enumerate((run / "model", alone)):
         exported(capsys, named, tmp_path / str(number))
         assert same(run, tmp_path / str(number))
-    exported(capsys, run / "snapshots" / "50.safetensors", tmp_path / "half")
+    exported(capsys, run / "snapshots/50.safetensors", tmp_path / "half")
     assert not same(run, tmp_path / "half")
-    assert "No record of the training" in (tmp_path / "1" / "README.md").read_text()
+    assert "No record of the training" in (tmp_path / "1/README.md").read_text()
 
 
 def test_the_snapshots_leave_as_revisions_that_are_named_by_the_words_read(runs, tmp_path, refused):
     to = tmp_path / "out"
     assert main(["export", f"network={runs['fixed']}", f"to={to}", "words=100"]) == 0
     assert sorted(path.name for path in to.iterdir()) == ["chck_100M", "chck_50M", "main"]
-    assert same(to / "chck_50M", runs["fixed"] / "snapshots" / "50.safetensors")
+    assert same(to / "chck_50M", runs["fixed"] / "snapshots/50.safetensors")
     assert same(to / "chck_100M", runs["fixed"])
     assert same(to / "main", runs["fixed"])
-    assert "after 50 % of its steps" in (to / "chck_50M" / "README.md").read_text()
-    for network in (runs["absolute"], runs["fixed"] / "snapshots" / "50.safetensors"):
+    assert "after 50 % of its steps" in (to / "chck_50M/README.md").read_text()
+    for network in (runs["absolute"], runs["fixed"] / "snapshots/50.safetensors"):
         assert "is no run with snapshots" in refused(
             "export", f"network={network}", f"to={tmp_path}/new", "words=100"
         )
@@ -248,9 +251,7 @@ def test_the_snapshots_leave_as_revisions_that_are_named_by_the_words_read(runs,
 
 def test_a_mistake_is_one_line_and_writes_nothing(runs, tmp_path, refused, capsys):
     exported(capsys, runs["absolute"], tmp_path / "there")
-    unfinished = shutil.copytree(runs["fixed"], tmp_path / "unfinished")
-    record = read_record(unfinished) | {"state": "running"}
-    (unfinished / "record.json").write_text(json.dumps(record))
+    unfinished = copied(runs["fixed"], tmp_path / "unfinished", state="running")
     for run, to, said in (
         (runs["fixed"], "there", "already exists"),
         (tmp_path / "nowhere", "new", "no such folder or file. Did you mean 'there'?"),
@@ -264,7 +265,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(runs, tmp_path, refused, capsy
 
 def test_of_several_revisions_none_is_written_where_one_cannot_be(runs, tmp_path, refused):
     (tmp_path / "chck_100M").mkdir()
-    (tmp_path / "chck_100M" / "mine").touch()
+    (tmp_path / "chck_100M/mine").touch()
     assert "is not an empty folder" in refused(
         "export", f"network={runs['fixed']}", f"to={tmp_path}", "words=100"
     )

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+import relpos
+from linked import TINY
 from pretend import METRICS
-from relpos.cli import main
 from relpos.commands import analyze
-from relpos.config.compose import compose
+from relpos.config.compose import called, compose
 from relpos.model.architecture import class_of
 from relpos.results.scale import scheme
 from relpos.runs.plan import plan
@@ -16,39 +17,25 @@ from relpos.runs.run import runs_root
 from tables.small_data import finish
 
 
-def test_what_cannot_be_drawn_is_listed_with_the_command_that_makes_it(capsys):
-    assert main(["analyze", "wennberg2021"]) == 1
-    readme = runs_root() / "analysis" / "wennberg2021" / "README.md"
-    assert capsys.readouterr().err == (
-        f"relpos: nothing is drawn: {readme} has the commands that make what its figures need\n"
+def test_what_cannot_be_drawn_is_listed_with_the_command_that_makes_it(refused):
+    readme = runs_root() / "analysis/wennberg2021/README.md"
+    assert refused("analyze", "wennberg2021") == (
+        f"relpos: nothing is drawn: {readme} has the commands that make what its figures need"
     )
     page = readme.read_text()
     assert page.count("Missing") == 5
     assert "relpos pretrain position=tisa" in page
 
 
-def test_an_unknown_paper_is_refused_with_the_known_ones(capsys):
-    assert main(["analyze", "chang2022"]) == 1
-    assert "chang2021" in capsys.readouterr().err
+def test_an_unknown_paper_is_refused_with_the_known_ones(refused):
+    assert "chang2021" in refused("analyze", "chang2022")
 
 
-def test_a_figure_is_drawn_from_the_finished_runs_that_it_is_about(toy_runs, capsys):
-    import relpos
-
-    overrides = [
-        "position=composite",
-        "size=tiny",
-        "size.layers=1",
-        "steps=2",
-        "batch=4",
-        "evaluations=1",
-        "data.pairs=64",
-    ]
-    run = relpos.run(relpos.compose("pretrain", overrides)).path
+def test_a_figure_is_drawn_from_the_finished_runs_that_it_is_about(toy_runs):
+    run = relpos.run(compose("pretrain", [*TINY, "position=composite"])).path
     # no weights
-    finish(plan(compose("pretrain", ["position=none", "conv=depthwise", *overrides[1:]])), METRICS)
-    assert main(["analyze", "chang2021", "threads=1"]) == 0
-    folder = Path(capsys.readouterr().out.strip())
+    finish(plan(compose("pretrain", [*TINY, "position=none", "conv=depthwise"])), METRICS)
+    folder = Path(called("analyze", ["chang2021", "threads=1"]))
     first, second, third = (folder / "README.md").read_text().split("\n## ")[1:]
     assert "Missing" in first
     files = {f"kernels-{run.name}{suffix}" for suffix in (".csv", ".png", ".pdf")}
@@ -76,8 +63,8 @@ def test_a_figure_is_about_a_scheme_whatever_its_dials(overrides, numbers):
 
 
 @pytest.mark.parametrize("override", ["size.attention=causal", "data.shuffle=1"])
-def test_a_network_with_other_layers_or_shuffled_text_is_in_no_figure(override):
+def test_a_network_with_other_layers_or_shuffled_text_is_in_no_figure(override, refused):
     finish(plan(compose("pretrain", ["position=absolute", "size=tiny", override])), METRICS)
-    assert main(["analyze", "wennberg2021"]) == 1
-    page = runs_root() / "analysis" / "wennberg2021" / "README.md"
+    refused("analyze", "wennberg2021")
+    page = runs_root() / "analysis/wennberg2021/README.md"
     assert page.read_text().count("Missing") == 5

@@ -8,42 +8,32 @@ import relpos
 from relpos.commands.finetune import before, finetune, uncounted
 from relpos.config.compose import composed
 from relpos.runs.plan import plan
+from relpos.runs.run import Run
 
 
-def test_what_comes_before_a_fine_tuning_is_said_and_how_to_leave_it_out(tmp_path):
-    said = before(plan(relpos.compose("finetune", ["task=rte", "steps=20"])))
+def planned(*overrides: str) -> Run:
+    return plan(relpos.compose("finetune", ["task=rte", *overrides]))
+
+
+def test_what_comes_before_a_fine_tuning_is_said_and_how_to_leave_it_out():
+    said = before(planned("steps=20"))
     assert said == (
         "first 1,500 steps of pre-training and 250 steps of fine-tuning on mnli; intermediate=none "
         "leaves mnli out, "
         "intermediate.steps=N shortens it; network=FOLDER starts from a finished pre-training"
     )
-    short = before(plan(relpos.compose("finetune", ["task=rte", "intermediate.steps=7"])))
-    assert short is not None
-    assert "7 steps of fine-tuning on mnli" in short
-    alone = before(plan(relpos.compose("finetune", ["task=rte", "intermediate=none"])))
+    assert "7 steps of fine-tuning on mnli" in str(before(planned("intermediate.steps=7")))
     assert (
-        alone
+        before(planned("intermediate=none"))
         == "first 1,500 steps of pre-training; network=FOLDER starts from a finished pre-training"
     )
 
 
 def test_the_intermediate_task_keeps_its_identity_unless_it_is_shortened():
-    mnli = plan(relpos.compose("finetune", ["task=rte"])).inputs["start"]
-    for overrides in (
-        ["intermediate=mnli"],
-        ["intermediate.task=mnli"],
-        ["intermediate.steps=250"],
-    ):
-        assert (
-            plan(relpos.compose("finetune", ["task=rte", *overrides])).inputs["start"].identity
-            == mnli.identity
-        )
-    assert (
-        plan(relpos.compose("finetune", ["task=rte", "intermediate.steps=9"]))
-        .inputs["start"]
-        .identity
-        != mnli.identity
-    )
+    mnli = planned().inputs["start"].identity
+    for override in ("intermediate=mnli", "intermediate.task=mnli", "intermediate.steps=250"):
+        assert planned(override).inputs["start"].identity == mnli
+    assert planned("intermediate.steps=9").inputs["start"].identity != mnli
 
 
 def of_file(folder: Path, *overrides: str, **keys: object) -> list[str]:

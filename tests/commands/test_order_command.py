@@ -17,35 +17,22 @@ from relpos.stages.measure import kept
 FEW = ["examples=20", "pairs.limit=4", "threads=1"]
 
 
+RESULT = {"accuracy": 50.0, "interval": [50.0, 50.0], "ties_right": 100.0, "guess": 50.0}
+"""Of pairs, for a network that does not know the order."""
+
+
 @pytest.fixture(scope="module")
-def runs(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Two pre-trainings of two steps, with a snapshot."""
-    overrides = {name: ["snapshots=[50]", f"position={name}"] for name in ("none", "absolute")}
-    return pretrained(prepared, tmp_path_factory.mktemp("runs"), overrides)
-
-
-@pytest.fixture(autouse=True)
-def _runs(runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELPOS_RUNS", str(runs["none"].parents[1]))
+def run(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pre-training of two steps without positions, with a snapshot."""
+    overrides = {"none": ["snapshots=[50]", "position=none"]}
+    return pretrained(prepared, tmp_path_factory.mktemp("runs"), overrides)["none"]
 
 
 @pytest.fixture
-def none(runs: dict[str, Path], tmp_path: Path) -> Path:
-    """The folder of a run without positions, as nobody has measured it."""
-    return shutil.copytree(runs["none"], tmp_path / runs["none"].name)
-
-
-@pytest.fixture
-def absolute(runs: dict[str, Path], tmp_path: Path) -> Path:
-    return shutil.copytree(runs["absolute"], tmp_path / runs["absolute"].name)
-
-
-def failing(capsys: pytest.CaptureFixture[str], *overrides: str) -> str:
-    """The one line with which the command ends."""
-    capsys.readouterr()
-    assert main(["order", *overrides]) == 1
-    lines = capsys.readouterr().err.splitlines()
-    return lines[-1]
+def none(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the run, as nobody has measured it."""
+    monkeypatch.setenv("RELPOS_RUNS", str(run.parents[1]))
+    return shutil.copytree(run, tmp_path / run.name)
 
 
 def test_the_command_prints_the_folder_of_its_results_last(none, capsys):
@@ -58,13 +45,7 @@ def test_the_command_prints_the_folder_of_its_results_last(none, capsys):
         == set(content["shuffle_gap_intervals"])
     )
     assert max(map(abs, content["shuffle_gap"].values())) <= 1e-5
-    assert content["pairs"]["same_words"] == {
-        "accuracy": 50.0,
-        "interval": [50.0, 50.0],
-        "n": 28,
-        "ties_right": 100.0,
-        "guess": 50.0,
-    }
+    assert content["pairs"]["same_words"] == RESULT | {"n": 28}
     assert set(content["pairs"]) == {"same_words", "others", "paradigms"}
     assert len(content["attention"]["mass"]) == 1
     assert (folder / "shuffle_gap.png").read_bytes().startswith(b"\x89PNG")
@@ -85,9 +66,9 @@ def test_what_was_measured_is_found_again(none, monkeypatch):
     "harm", [lambda text: text[:-5], lambda text: text.replace('"all": ', '"all": 1')]
 )
 def test_damaged_results_are_named_and_measured_again_once_they_are_deleted(
-    runs, none, capsys, harm, tmp_path, monkeypatch
+    run, none, capsys, harm, tmp_path, monkeypatch, refused
 ):
-    link_runs(runs["none"].parents[1], tmp_path)
+    link_runs(run.parents[1], tmp_path)
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
     overrides = ["measure=shuffle", *FEW]
     before = relpos.order(none, overrides=overrides)
@@ -95,7 +76,7 @@ def test_damaged_results_are_named_and_measured_again_once_they_are_deleted(
     file.write_text(harm(file.read_text()))
     assert kept(none, "shuffle") == []
     assert f"damaged results {file.parent}" in capsys.readouterr().err
-    assert f"damaged: {file} is not what" in failing(capsys, f"network={none}", *overrides)
+    assert f"damaged: {file} is not what" in refused("order", f"network={none}", *overrides)
     shutil.rmtree(file.parent)
     assert relpos.order(none, overrides=overrides) == before
 
@@ -118,18 +99,8 @@ def test_a_model_folder_that_stands_alone_is_measured_on_the_pairs_that_are_name
 def test_a_file_of_ones_own_is_named_like_an_option(none, tmp_path):
     path = tmp_path / "own pairs.txt"
     path.write_text("dogs the sleep.\nthe dogs sleep.\n")
-    found = relpos.order(none, overrides=[f"pairs={path}", "measure=pairs", "form=plain"])["pairs"][
-        "paradigms"
-    ]
-    assert found == {
-        "own pairs": {
-            "accuracy": 50.0,
-            "interval": [50.0, 50.0],
-            "n": 1,
-            "ties_right": 100.0,
-            "guess": 50.0,
-        }
-    }
+    results = relpos.order(none, overrides=[f"pairs={path}", "measure=pairs", "form=plain"])
+    assert results["pairs"]["paradigms"] == {"own pairs": RESULT | {"n": 1}}
     assert rewritten("order", ["pairs=zorro", "pairs=a/b"]) == [
         "pairs=zorro",
         "pairs=files",
@@ -165,5 +136,5 @@ def test_from_python_a_folder_s_name_reaches_the_command_as_it_is(name, tmp_path
         (["pairs.limit=0"], "pairs.limit=0: a whole number of 1 or more"),
     ],
 )
-def test_wrong_overrides_are_one_line(none, capsys, overrides, said):
-    assert said in failing(capsys, f"network={none}", *overrides)
+def test_wrong_overrides_are_one_line(none, refused, overrides, said):
+    assert said in refused("order", f"network={none}", *overrides)

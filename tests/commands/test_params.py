@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from relpos.cli import main
+from linked import TINY
 from relpos.commands.params import lines, papers
-from relpos.config.compose import compose
+from relpos.config.compose import called, compose
 from relpos.errors import RelposError
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
@@ -63,33 +63,23 @@ def test_an_unknown_paper_is_refused_with_the_nearest():
 @pytest.mark.parametrize(
     "override", ["rows=[nonsense]", "size.layers=3", "seeds=2", "tasks=[cola]", "stages=[order]"]
 )
-def test_a_table_of_counts_refuses_what_would_change_runs(override, capsys):
-    assert main(["reproduce", "table=wennberg2021_table2", override]) == 1
-    assert "wennberg2021_table2 trains nothing" in capsys.readouterr().err
+def test_a_table_of_counts_refuses_what_would_change_runs(override, refused):
+    said = refused("reproduce", "table=wennberg2021_table2", override)
+    assert "wennberg2021_table2 trains nothing" in said
 
 
-def test_a_run_is_counted(toy_runs, capsys):
-    run = execute(
-        plan(
-            compose(
-                "pretrain", ["size=tiny", "size.layers=1", "steps=1", "batch=4", "evaluations=1"]
-            )
-        )
-    )
-    capsys.readouterr()
-    assert main(["params", f"network={run.path}"]) == 0
-    assert json.loads(capsys.readouterr().out)["total"] == run.metrics["parameters"]
+def test_a_run_is_counted(toy_runs):
+    run = execute(plan(compose("pretrain", TINY)))
+    counts = json.loads(called("params", [f"network={run.path}"]))
+    assert counts["total"] == run.metrics["parameters"]
 
 
-def test_a_network_that_is_not_there_is_one_line(tmp_path, capsys):
-    assert main(["params", f"network={tmp_path}"]) == 1
-    assert capsys.readouterr().err.startswith(
-        f"relpos: network={tmp_path}: no finished run and no model folder"
-    )
-
-
-def test_sizes_beside_a_network_on_disk_are_refused(tmp_path, capsys):
-    assert main(["params", f"network={tmp_path}", "size=base"]) == 1
-    assert capsys.readouterr().err.startswith(
-        f"relpos: size=base: the network comes from network={tmp_path}, where"
-    )
+def test_a_network_that_is_not_there_and_sizes_beside_a_network_on_disk_are_refused(
+    tmp_path, refused
+):
+    network = f"network={tmp_path}"
+    for sizes, said in (
+        ([], f"{network}: no finished run and no model folder"),
+        (["size=base"], f"size=base: the network comes from {network}, where"),
+    ):
+        assert refused("params", network, *sizes).startswith(f"relpos: {said}")

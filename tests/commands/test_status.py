@@ -56,13 +56,8 @@ def fail(runs: list[Run], row: str) -> None:
 def test_what_needs_a_failed_run_at_any_depth_waits_for_it(runs):
     fail(runs, "none")
     seen = looked(runs).states
-    states = {
-        row: {
-            seen[run.identity] for run in runs if run.stage == "finetune" and run.config.row == row
-        }
-        for row in ("none", "fixed")
-    }
-    assert states == {"none": {"waiting for a failed run"}, "fixed": {"missing"}}
+    states = {(run.config.row, seen[run.identity]) for run in runs if run.stage == "finetune"}
+    assert states == {("none", "waiting for a failed run"), ("fixed", "missing")}
     assert "1 failed, 3 waiting for a failed run, 3 missing" in drawn(runs)
 
 

@@ -6,27 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from launch.test_launcher import NAME, experiment
 from pretend import METRICS, trains, working
 from relpos.cli import main
 from relpos.runs.run import Run
-
-NAME = "none-2x64-toy-seed"
 
 
 @pytest.fixture
 def table(tmp_path: Path, toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(*working("pretrain", trains()))
-    content = {
-        "question": "?",
-        "rows": {"none": ["position=none"]},
-        "tasks": [],
-        "pretrain_seeds": 3,
-    }
-    path = tmp_path / "pretend.yaml"
-    path.write_text(yaml.safe_dump(content), encoding="utf-8")
-    return f"table={path}"
+    return f"table={experiment(tmp_path, pretrain_seeds=3)}"
 
 
 def test_all_runs_are_executed_here(table, monkeypatch, capfd):
@@ -71,4 +61,4 @@ def test_it_can_be_stopped_and_goes_on(number, table, tmp_path, monkeypatch, cap
         == "relpos: interrupted; the same command goes on from here"
     )
     assert main(["reproduce", table, "engine=debug"]) == 0
-    assert len(list((tmp_path / "runs" / "pretrain").glob("*/record.json"))) == 3
+    assert len(list((tmp_path / "runs/pretrain").glob("*/record.json"))) == 3

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from relpos.runs.run import read_record
 from tables.small_data import records, write_data, write_experiment
 
 pytestmark = pytest.mark.usefixtures("python")
@@ -32,17 +33,13 @@ class Table:
         }
 
     def start(self, *overrides: str, workers: int = 2) -> subprocess.Popen[str]:
-        command = [
-            sys.executable,
-            "-m",
-            "relpos.cli",
-            "reproduce",
-            f"table={self.file}",
-            f"workers={workers}",
-            *overrides,
-        ]
+        command = [sys.executable, "-m", "relpos.cli", "reproduce", f"table={self.file}"]
         return subprocess.Popen(
-            command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*command, f"workers={workers}", *overrides],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     def run(self, *overrides: str) -> subprocess.CompletedProcess[str]:
@@ -52,13 +49,7 @@ class Table:
 
     @property
     def folder(self) -> Path:
-        return self.root / "tables" / "small"
-
-    def rows(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = json.loads(
-            (self.folder / "table.json").read_text(encoding="utf-8")
-        )["rows"]
-        return rows
+        return self.root / "tables/small"
 
     def times(self) -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in self.root.rglob("record.json")}
@@ -66,15 +57,9 @@ class Table:
     def training(self) -> Iterator[int]:
         """The processes that are in the middle of a pre-training and have logged a step."""
         for path in (self.root / "pretrain").glob("*/metrics.jsonl"):
-            record = json.loads((path.parent / "record.json").read_text(encoding="utf-8"))
-            if (
-                record["state"] == "running"
-                and path.stat().st_size
-                and list(path.parent.glob("checkpoint/last-*"))
-            ):
-                yield int(
-                    json.loads((path.parent / "claim.json").read_text(encoding="utf-8"))["pid"]
-                )
+            begun = path.stat().st_size and list(path.parent.glob("checkpoint/last-*"))
+            if begun and read_record(path.parent).state == "running":
+                yield int(json.loads((path.parent / "claim.json").read_text())["pid"])
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:
@@ -125,7 +110,7 @@ def test_interrupted_killed_and_failing_a_table_is_finished(tmp_path):
     assert max(len(own) for own in starts) >= 2
     # absent: killed before training began
     assert all(start.get("from_step", 1) > 0 for own in starts for start in own[1:])
-    for row in table.rows():
+    for row in json.loads((table.folder / "table.json").read_text(encoding="utf-8"))["rows"]:
         assert row["columns"]["wnli"]["n_failed"] == 1
         assert row["columns"]["wnli"]["mean"] is None
         assert [row["columns"][task]["examples"] for task in ("cola", "rte")] == [20, 20]

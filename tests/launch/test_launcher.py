@@ -21,18 +21,15 @@ from relpos.errors import RelposError
 from relpos.launch.engine import Local, run_all
 from relpos.launch.jobs import WAITING, Job, Standing
 from relpos.runs.lock import is_locked, locked
+from relpos.runs.run import read_record
+from tables.small_data import records
 
 Patched = Callable[..., None]
 NAME = "none-2x64-toy-seed"
 
 
 def experiment(folder: Path, **changes: Any) -> Path:
-    content = {
-        "question": "?",
-        "rows": {"none": ["position=none"]},
-        "tasks": [],
-        "pretrain_seeds": 20,
-    }
+    content = {"question": "?", "rows": {"none": ["position=none"]}, "tasks": []}
     path = folder / "pretend.yaml"
     path.write_text(yaml.safe_dump(content | changes, sort_keys=False), encoding="utf-8")
     return path
@@ -51,13 +48,6 @@ def start(table: Path, *overrides: str, command: str = "reproduce") -> subproces
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=400)
     return process.returncode, out, err
-
-
-def records(root: Path) -> list[dict[str, Any]]:
-    return [
-        json.loads(path.read_text(encoding="utf-8"))
-        for path in (root / "pretrain").glob("*/record.json")
-    ]
 
 
 @pytest.fixture
@@ -84,7 +74,7 @@ def test_two_launches_at_once_do_nothing_twice(tmp_path, root, pretending):
     launches = [start(table), start(table)]
     for code, _, err in map(finish, launches):
         assert code == 0, err
-    assert [len(record["starts"]) for record in records(root)] == [1] * 30
+    assert [len(record["starts"]) for record in records(root, "pretrain")] == [1] * 30
 
 
 def test_a_failing_run_is_tried_again_and_then_its_log_is_shown(tmp_path, root, pretending):
@@ -96,20 +86,15 @@ def test_a_failing_run_is_tried_again_and_then_its_log_is_shown(tmp_path, root, 
     assert code == 1
     lines = err.splitlines()
     assert lines[-1] == "relpos: 2 of 7 runs failed; the same command tries them again"
-    assert (
-        sum(
-            line.startswith(f"relpos: pretrain {NAME}") and "a failure on demand" in line
-            for line in lines
-        )
-        == 2
-    )
+    own = [line for line in lines if line.startswith(f"relpos: pretrain {NAME}")]
+    assert sum("a failure on demand" in line for line in own) == 2
     assert "    relpos: a failure on demand" in lines
-    assert out.splitlines()[-1] == str(root / "tables" / "pretend")
-    by_state = [(record["state"], len(record["starts"])) for record in records(root)]
+    assert out.splitlines()[-1] == str(root / "tables/pretend")
+    by_state = [(record["state"], len(record["starts"])) for record in records(root, "pretrain")]
     assert sorted(by_state) == [("failed", 2), ("failed", 2), ("finished", 1), ("finished", 1)]
     code, _, err = finish(start(table))  # a new launch forgives, and the third try goes well
     assert code == 0, err
-    assert {record["state"] for record in records(root)} == {"finished"}
+    assert {record["state"] for record in records(root, "pretrain")} == {"finished"}
     # or nobody would look why
     assert sum("after 2 that failed: see " in line for line in err.splitlines()) == 2
 
@@ -121,7 +106,7 @@ def test_killed_at_random_moments_no_finished_run_is_done_twice(tmp_path, root, 
     chance = random.Random(0)
     for _ in range(3):
         launcher = start(table, "workers=2")
-        while not records_safely(root):
+        while not records(root, "pretrain"):
             assert launcher.poll() is None
             time.sleep(0.01)
         time.sleep(chance.uniform(0.0, 0.5))
@@ -133,32 +118,24 @@ def test_killed_at_random_moments_no_finished_run_is_done_twice(tmp_path, root, 
         launcher.communicate()
     done = {
         record["identity"]: len(record["starts"])
-        for record in records_safely(root)
+        for record in records(root, "pretrain")
         if record["state"] == "finished"
     }
     code, _, err = finish(start(table, "workers=2"))
     assert code == 0, err
-    after = {record["identity"]: len(record["starts"]) for record in records(root)}
+    after = {record["identity"]: len(record["starts"]) for record in records(root, "pretrain")}
     assert len(after) == 30
     assert all(after[identity] == starts for identity, starts in done.items())
     assert sum(after.values()) <= 30 + 3 * 3
 
 
-def records_safely(root: Path) -> list[dict[str, Any]]:
-    return records(root) if (root / "pretrain").is_dir() else []
-
-
 def at_work(root: Path) -> list[int]:
     """The processes in the middle of a run."""
     pids = []
-    for path in (root / "pretrain").glob("*/record.json"):
-        if json.loads(path.read_text(encoding="utf-8"))["state"] == "running" and is_locked(
-            path.parent
-        ):
+    for folder in (root / "pretrain").iterdir():
+        if read_record(folder).state == "running" and is_locked(folder):
             with suppress(ValueError):  # just being written, by a process that has not begun
-                pids.append(
-                    int(json.loads((path.parent / "claim.json").read_text(encoding="utf-8"))["pid"])
-                )
+                pids.append(int(json.loads((folder / "claim.json").read_text())["pid"]))
     return pids
 
 
@@ -166,7 +143,7 @@ def test_stopping_is_clean(tmp_path, root, pretending):
     pretending(seconds=3600.0)
     table = experiment(tmp_path, pretrain_seeds=2)
     launcher = start(table, "workers=2")
-    while len(records_safely(root)) < 2:
+    while len(records(root, "pretrain")) < 2:
         assert launcher.poll() is None
         time.sleep(0.02)
     code, out, _ = finish(start(table, command="status"))
@@ -178,7 +155,7 @@ def test_stopping_is_clean(tmp_path, root, pretending):
         130,
         "relpos: interrupted; the same command goes on from here",
     )
-    assert {record["state"] for record in records(root)} == {"interrupted"}
+    assert {record["state"] for record in records(root, "pretrain")} == {"interrupted"}
     assert "2 interrupted" in finish(start(table, command="status"))[1]
 
 

@@ -39,6 +39,14 @@ def stop() -> Iterator[threading.Event]:
 pytestmark = pytest.mark.usefixtures("python")
 
 
+def worker(file: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A worker that has ended."""
+    command = [sys.executable, "-m", "relpos.launch.worker", str(file)]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=400, check=False, **options
+    )
+
+
 def on_two_nodes(name: str = "two") -> Run:
     return bare(
         "pretrain", name, {"name": name}, {"speed": {"devices": 1, "nodes": 2, "threads": 1}}
@@ -66,13 +74,10 @@ def test_a_run_that_cannot_be_written_is_told_at_the_end(tmp_path):
     behind.inputs["first"] = blocked
     blocked.path.parent.mkdir(parents=True)
     blocked.path.write_text("in its place", encoding="utf-8")
-    file = tmp_path / "launch" / "job.json"
+    file = tmp_path / "launch/job.json"
     Job([blocked, behind, other]).write(file)
-    command = [sys.executable, "-m", "relpos.launch.worker", str(file)]
     tether, launcher = os.pipe()
-    ended = subprocess.run(
-        command, stdin=tether, capture_output=True, text=True, timeout=400, check=False
-    )
+    ended = worker(file, stdin=tether)
     os.close(tether)
     os.close(launcher)
     expected = f"relpos: these runs can be neither executed nor marked as failed: {blocked.path}"
@@ -88,18 +93,17 @@ def test_what_loggers_are_told_is_in_no_file_of_a_job(tmp_path, monkeypatch):
         replace(pretend(seed=n), config=PretendConfig(logger=logger))
         for n, logger in enumerate(told)
     ]
-    Job(runs).write(tmp_path / "job.json")
-    assert "secret" not in (tmp_path / "job.json").read_text()
-    read: Any = Job.read(tmp_path / "job.json", is_worker=True).runs
+    file = tmp_path / "job.json"
+    Job(runs).write(file)
+    assert "secret" not in file.read_text()
+    read: Any = Job.read(file, is_worker=True).runs
     assert [run.config.logger for run in read] == told
-    assert [run.identity for run in Job.read(tmp_path / "job.json").runs] == [
-        run.identity for run in runs
-    ]
+    identities = [run.identity for run in runs]
+    assert [run.identity for run in Job.read(file).runs] == identities
     monkeypatch.delenv(LOGGERS)
-    with pytest.raises(
-        RelposError, match=f"{LOGGERS} in the environment does not say how its runs are logged"
-    ):
-        Job.read(tmp_path / "job.json", is_worker=True)
+    said = f"{LOGGERS} in the environment does not say how its runs are logged"
+    with pytest.raises(RelposError, match=said):
+        Job.read(file, is_worker=True)
 
 
 def test_runs_that_crash_their_workers_do_not_end_the_launch(tmp_path):
@@ -112,8 +116,7 @@ def test_runs_that_crash_their_workers_do_not_end_the_launch(tmp_path):
 
 def test_a_damaged_job_is_one_line(tmp_path):
     (file := tmp_path / "job.json").write_text('{"runs": 1}', encoding="utf-8")
-    command = [sys.executable, "-m", "relpos.launch.worker", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = worker(file)
     assert done.returncode == 1
     assert done.stderr.startswith(f"relpos: {file}")
     assert done.stderr.count("\n") == 1
@@ -203,7 +206,8 @@ def test_which_gpus_workers_see(tmp_path, monkeypatch):
 
 def test_the_local_pool(tmp_path, monkeypatch):
     monkeypatch.setenv("RELPOS_DATA", str(tmp_path / "nothing"))
-    rows = runs_of(plan_table(load(str(write_experiment(tmp_path)))))
+    experiment = load(str(write_experiment(tmp_path)))
+    rows = runs_of(plan_table(experiment))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     assert Local(workers=3).places(rows) == [{}] * 3
     assert Local(workers=9).places(rows[:2]) == [{}] * 2  # no more than runs
@@ -211,7 +215,5 @@ def test_the_local_pool(tmp_path, monkeypatch):
     first, second, both = ({"CUDA_VISIBLE_DEVICES": names} for names in ("3", "5", "3,5"))
     assert Local().places(rows) == [first, second]
     assert Local(runs_per_device=2).places(rows) == [first, second] * 2
-    two = runs_of(
-        plan_table(load(str(write_experiment(tmp_path))), overrides=["pretrain.speed.devices=2"])
-    )
+    two = runs_of(plan_table(experiment, overrides=["pretrain.speed.devices=2"]))
     assert Local().places(two) == [both]

@@ -63,25 +63,22 @@ def options(folder: Path) -> list[str]:
     return [line.removeprefix("#SBATCH --") for line in lines]
 
 
+def engine_of(*overrides: str) -> Any:
+    """`engine=slurm` with these overrides."""
+    cfg = compose("reproduce", ["table=demo", "engine=slurm", *overrides])
+    return instantiate(cfg.engine, "engine")
+
+
 def test_an_array_has_the_nodes_of_its_widest_run_and_no_more_tasks_than_runs(tmp_path):
-    keys: dict[str, Any] = {
-        "partition": "long",
-        "account": "lab",
-        "time": 90,
-        "threads": 3,
-        "gpus": 1,
-    }
-    start(tmp_path, of_seed(0), of_seed(1, nodes=2, devices=4), **keys)
+    runs, place = (
+        (of_seed(0), of_seed(1, nodes=2, devices=4)),
+        {"partition": "long", "account": "lab"},
+    )
+    start(tmp_path, *runs, **place, time=90, threads=3, gpus=1)
     script = options(tmp_path)
-    assert {
-        "nodes=2",
-        "ntasks-per-node=4",
-        "gpus-per-node=4",
-        "cpus-per-task=3",
-        "time=90",
-        "array=0-1",
-    } < set(script)
-    assert {"partition=long", "account=lab", "signal=B:USR2@120", "requeue"} < set(script)
+    assert {"nodes=2", "ntasks-per-node=4", "gpus-per-node=4", "cpus-per-task=3"} < set(script)
+    assert {"time=90", "array=0-1", "signal=B:USR2@120", "requeue"} < set(script)
+    assert {"partition=long", "account=lab"} < set(script)
     assert [line for line in script if line.startswith("export OMP_NUM_THREADS=")]
     assert script[-1].endswith("job.json --slurm")
     start(tmp_path, *map(of_seed, range(5)), array=3)
@@ -91,10 +88,7 @@ def test_an_array_has_the_nodes_of_its_widest_run_and_no_more_tasks_than_runs(tm
 def test_other_options_of_sbatch(tmp_path):
     more = "engine.more={qos: long, exclusive: true, nice: 0}"
     for overrides in (["engine.memory=0", "engine.setup=['module load cuda']", more], []):
-        engine = instantiate(
-            compose("reproduce", ["table=demo", "engine=slurm", *overrides]).engine, "engine"
-        )
-        engine.start(Standing(Job([of_seed(0)])), tmp_path)
+        engine_of(*overrides).start(Standing(Job([of_seed(0)])), tmp_path)
         chosen = {"qos=long", "exclusive", "nice=0", "mem=0", "module load cuda"} & set(
             options(tmp_path)
         )
@@ -111,17 +105,12 @@ def test_other_options_of_sbatch(tmp_path):
 ])  # fmt: skip
 def test_a_wrong_argument_of_slurm_is_named(key, value):
     with pytest.raises(RelposError, match=f"^engine.{key}={shown(value)}: .* expected") as error:
-        instantiate(
-            compose(
-                "reproduce", ["table=demo", "engine=slurm", f"engine.{key}={shown(value)}"]
-            ).engine,
-            "engine",
-        )
+        engine_of(f"engine.{key}={shown(value)}")
     assert len(str(error.value).splitlines()) == 1
 
 
 def test_what_sbatch_refuses_is_one_line(tmp_path, cluster):
-    (cluster / "bin" / "sbatch").write_text(
+    (cluster / "bin/sbatch").write_text(
         "#!/bin/sh\necho 'invalid partition: x\nmore' >&2; exit 1", encoding="utf-8"
     )
     with pytest.raises(RelposError, match="^engine=slurm: sbatch: invalid partition: x$"):
