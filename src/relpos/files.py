@@ -21,8 +21,6 @@ from typing import IO, Any
 from relpos.errors import RelposError, one_line
 from relpos.places import runs_root
 
-_NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-"""Of `os.open`: a new file, and nothing where there is one or a link of this name."""
 TEMPORARY = re.compile(r"\..+\.\d+(\.[0-9a-f]{8})?")
 """Names of the temporary files and folders of `replacing` and `replacing_folder`."""
 HOUR = 3600.0
@@ -49,17 +47,17 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         check_place(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(temporary, _NEW, 0o666))
+        temporary.touch(exist_ok=False)
         yield temporary
         _flush(temporary)
         check_locked(path)
         os.replace(temporary, path)
         _flush(path.parent)
+    except RelposError:
+        raise
     # torch reports a full disk as RuntimeError, safetensors as its own class: whatever fails in
     # here is about the file.
     except Exception as error:
-        if isinstance(error, RelposError):
-            raise
         raise cannot_write(path, error) from error
     finally:
         with suppress(OSError):
@@ -96,8 +94,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
             a file; whatever stood at `path` before is untouched.
     """
     temporary = _temporary(path)
-    check_locked(path)
-    refuse_links([path, *_below_runs(path.parent)])
+    check_place(path / LOCK)
     try:
         temporary.mkdir(parents=True)
         remove_left(path.parent, HOUR, f".{escape(path.name)}.*")
@@ -111,10 +108,8 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         _flush(path.parent)
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            raise RelposError(
-                f"{path} has files, which another process has written meanwhile: "
-                f"name another folder"
-            ) from error
+            meanwhile = "has files, which another process has written meanwhile"
+            raise RelposError(f"{path} {meanwhile}: name another folder") from error
         raise cannot_write(path, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -187,11 +182,13 @@ def check_locked(path: Path) -> None:
     Raises:
         RelposError: names what is gone.
     """
-    for folder in (path.absolute(), *path.absolute().parents):
-        if folder in _locked and _locked[folder] != _file(folder / LOCK):
+    path = path.absolute()
+    for folder in (path, *path.parents):
+        lock = folder / LOCK
+        if folder in _locked and _locked[folder] != _file(lock):
             gone = folder
-            if folder.is_dir() and not os.path.lexists(folder / LOCK):
-                gone = folder / LOCK
+            if folder.is_dir() and not os.path.lexists(lock):
+                gone = lock
             raise RelposError(
                 f"{gone} is gone: it was deleted while the run was under way; give "
                 f"the same command again"
@@ -214,13 +211,8 @@ def check_place(path: Path) -> None:
         RelposError: names the link and where it leads; or see `check_locked`.
     """
     check_locked(path)
-    refuse_links([path.parent, *_below_runs(path.parent)])
-
-
-def _below_runs(folder: Path) -> list[Path]:
-    """This folder and those above it, as far as they are below `$RELPOS_RUNS`."""
-    root, folder = runs_root(), folder.absolute()
-    return [path for path in (folder, *folder.parents) if root in path.parents]
+    root, above = runs_root(), path.absolute().parents
+    refuse_links([path.parent, *(folder for folder in above if root in folder.parents)])
 
 
 def refuse_links(paths: Iterable[Path]) -> None:
@@ -248,10 +240,8 @@ def remove(path: Path) -> None:
 def cannot_write(path: Path, error: Exception) -> RelposError:
     """The error for a failure to write `path`, in one line: the path, how much disk space is free,
     and the reason."""
-    free = (
-        shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.is_dir())).free
-        / 1e6
-    )
+    folder = next(folder for folder in (path, *path.parents) if folder.is_dir())
+    free = shutil.disk_usage(folder).free / 1e6
     # torch closes its file after the system has refused it something, and complains of that.
     first: BaseException | None = error
     while first and not isinstance(first, OSError):
