@@ -55,10 +55,8 @@ def read_yaml(path: Path) -> Any:
         text = content.decode()
         _check_yaml(text)
         return yaml.load(text, Loader=_Loader)
-    except (
-        yaml.YAMLError,
-        ValueError,
-    ) as error:  # ValueError: no UTF-8, or a number of more than 4,300 digits
+    # ValueError: no UTF-8, or a number of more than 4,300 digits
+    except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         why = getattr(error, "problem", None) or str(error).splitlines()[0]
         place = str(path)
@@ -72,9 +70,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     twice."""
 
     def construct_mapping(
-        self,
-        node: yaml.MappingNode,
-        deep: bool = False,
+        self, node: yaml.MappingNode, deep: bool = False
     ) -> dict[Hashable, object]:
         spellings: dict[Hashable, str] = {}
         for key, _ in node.value:
@@ -89,10 +85,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
                 problem = f"{str(value)!r} is given twice"
                 if before != written:
                     problem += f", as {before} and as {written}"
-                raise yaml.constructor.ConstructorError(
-                    problem=problem,
-                    problem_mark=key.start_mark,
-                )
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             spellings[value] = spellings[str(value)] = written
         return super().construct_mapping(node, deep)
 
@@ -179,9 +172,8 @@ def fitted(content: object, shape: type[T]) -> T:
         # One line for the user: the first of pydantic's errors, which are often hundreds for one
         # cause.
         first = error.errors()[0]
-        raise RelposError(
-            f"{'.'.join(map(str, first['loc'])) or 'content'}: {first['msg']}"
-        ) from None
+        place = ".".join(map(str, first["loc"])) or "content"
+        raise RelposError(f"{place}: {first['msg']}") from None
 
 
 @cache
@@ -206,14 +198,10 @@ def json_lines(path: Path, end: int | None = None) -> list[Plain]:
     """
     if not path.exists():
         return []
-    first = 0
-    if end:
-        # One byte more: the line in which the last `end` bytes begin is dropped, unless they begin
-        # a line.
-        content = read_bytes(path, end=end + 1)
-        first = int(len(content) > end)
-    else:
-        content = read_bytes(path)
+    # One byte more: the line in which the last `end` bytes begin is dropped, unless they begin a
+    # line.
+    content = read_bytes(path, end=end and end + 1)
+    first = int(end is not None and len(content) > end)
     lines = enumerate(content.split(b"\n")[first:-1], 1)
     return [
         _parsed(decoded(line, path, number), dict, f"{path}, line {number}{' of its end' * first}")
@@ -232,12 +220,11 @@ def _parsed(text: str, shape: type[T], place: str) -> T:
         if isinstance(error, json.JSONDecodeError) and "\n" in text.strip():
             line = f", line {error.lineno}"
         raise RelposError(f"{place}{line}: damaged: {str(error).splitlines()[0]}") from error
-    level, depth = _values(content), 0
-    while level:
-        depth += 1
-        if depth > DEPTH:
-            raise RelposError(f"{place}: damaged: nested more than {DEPTH} deep")
+    level = _values(content)
+    for _ in range(DEPTH):
         level = list(chain.from_iterable(map(_values, level)))
+    if level:
+        raise RelposError(f"{place}: damaged: nested more than {DEPTH} deep")
     try:
         return fitted(content, shape)
     except RelposError as error:
@@ -346,10 +333,9 @@ def check_recorded(path: Path) -> None:
         RelposError: it is another file than the run has written, or see `check_regular`.
     """
     check_regular(path)
-    for folder in (path.absolute().parent, path.absolute().parent.parent):
-        if expected := recorded_checksums(folder).get(
-            path.absolute().relative_to(folder).as_posix()
-        ):
+    place = path.absolute()
+    for folder in place.parents[:2]:
+        if expected := recorded_checksums(folder).get(place.relative_to(folder).as_posix()):
             _compare(folder, path, expected)
 
 
@@ -361,12 +347,10 @@ def check_all_recorded(run: Path) -> None:
         RelposError: as `check_recorded`.
     """
     sums = recorded_checksums(run)
-    folders = sorted({name.partition("/")[0] for name in sums if "/" in name})
     names = set(sums)
-    for folder in folders:
-        names.update(
-            path.relative_to(run).as_posix() for path in (run / folder).rglob("*") if path.is_file()
-        )
+    for folder in {name.partition("/")[0] for name in sums if "/" in name}:
+        files = filter(Path.is_file, (run / folder).rglob("*"))
+        names.update(path.relative_to(run).as_posix() for path in files)
     for name in sorted(names):
         _compare(run, run / name, sums.get(name, "none"))
 
@@ -397,11 +381,12 @@ def unsealed(content: Plain, place: str) -> Plain:
     Raises:
         RelposError: begins with `place`: the content has changed since it was sealed.
     """
-    if content.get(SEAL, seal := _checksum(content)) != seal:
+    plain = dict(content)
+    seal = plain.pop(SEAL, None)
+    if SEAL in content and seal != _checksum(plain):
         raise RelposError(f"{place}: changed since it was written")
-    return {key: value for key, value in content.items() if key != SEAL}
+    return plain
 
 
 def _checksum(content: Plain) -> str:
-    plain = {key: value for key, value in content.items() if key != SEAL}
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
