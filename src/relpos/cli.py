@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from relpos.config.conf import commands, key_of
 from relpos.errors import RelposError, printable, refuse_unknown, say
@@ -71,10 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             # until the end, at which Python would let further ones kill the process
             on_stops(signal.SIG_IGN)
         _say("interrupted; the same command goes on from here")
-        number = signal.SIGINT
-        if stop.args:
-            number = stop.args[0]
-        return 128 + int(number)
+        return 128 + next(iter(stop.args), signal.SIGINT)
 
 
 def _status(arguments: list[str]) -> int:
@@ -82,12 +79,18 @@ def _status(arguments: list[str]) -> int:
     try:
         status = _main(arguments)
         sys.stdout.flush()
+        return status
     except Exception as error:
-        # Not only of a broken pipe: after a failed write Python would try once more at its end, and
-        # complain.
         if isinstance(error, OSError) and sys.stdout:
-            unread = isinstance(error, BrokenPipeError) and _is_unread(sys.stdout)
-            _flush_or_drop(sys.stdout)
+            unread = _is_unread(error)
+            # Not only of a broken pipe: after a failed write Python would try once more at its end,
+            # and complain.
+            try:
+                sys.stdout.flush()
+            except OSError:
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, sys.stdout.fileno())
+                os.close(nowhere)
             if unread:
                 return UNREAD
         line = _line(error)
@@ -99,7 +102,6 @@ def _status(arguments: list[str]) -> int:
                 line = line.replace(f"={value}", "=…")
         _say(line)
         return 1
-    return status
 
 
 def _line(error: Exception) -> str | None:
@@ -117,12 +119,8 @@ def _line(error: Exception) -> str | None:
     if isinstance(error, FileNotFoundError):  # of os.getcwd, which names no file
         return "the working directory is gone"
     # A stream has no file name.
-    if isinstance(error, OSError) and error.errno in (
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EFBIG,
-        errno.EIO,
-    ):
+    of_stream = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+    if isinstance(error, OSError) and error.errno in of_stream:
         return f"cannot write standard output or a file: {error.strerror}"
     return None
 
@@ -136,27 +134,18 @@ def _say(text: str) -> None:
         say(f"relpos: {line}")
 
 
-def _is_unread(stream: TextIO | None) -> bool:
-    """Whether nobody reads the stream any more, as in `relpos … | head`."""
+def _is_unread(error: Exception) -> bool:
+    """Whether an error says that nobody reads standard output any more, as in `relpos … | head`."""
+    if not isinstance(error, BrokenPipeError):
+        return False
+    poll = select.poll()
     try:
-        poll = select.poll()
-        poll.register(stream.fileno(), 0)  # type: ignore[union-attr]
-    except (AttributeError, OSError):  # closed, or no file of the system
+        poll.register(sys.stdout.fileno(), 0)
+    except (AttributeError, OSError):  # no file of the system
         return False
     # A failed write may have emptied the buffer, so that another one would succeed: the system
     # knows. It reports errors unasked.
     return any(event & select.POLLERR for _, event in poll.poll(0))
-
-
-def _flush_or_drop(stream: TextIO) -> None:
-    """Writes what the stream still holds, or drops it if that fails, so that Python reports no
-    second error when it exits."""
-    try:
-        stream.flush()
-    except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
 
 
 def _main(arguments: list[str]) -> int:
@@ -184,7 +173,7 @@ def _main(arguments: list[str]) -> int:
         print(HELP.format(commands="\n".join(lines)), end="")
         return 0
     if arguments[0] == "--version":
-        print(f"relpos {version('relpos')}")
+        print("relpos", version("relpos"))
         return 0
     if arguments[0] in ("-sc", "--shell-completion"):
         # Hydra's script asks with the whole line; its second word is the command that knows what
@@ -255,14 +244,14 @@ def _by_hydra(command: str, flags: list[str], overrides: list[str]) -> int:
             import_quickly()
         sys.argv[1:] = without_keys(sys.argv[1:])  # which loggers of others write down
         try:
-            sources = HydraConfig.get().runtime.config_sources
+            settings = HydraConfig.get()
             own = [
                 f"{source.schema}://{source.path}"
-                for source in sources
+                for source in settings.runtime.config_sources
                 if "command-line" in source.provider  # --config-dir, or hydra.searchpath
             ]
             with also_in(own):
-                typed = OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)
+                typed = OmegaConf.to_container(settings.overrides.task, resolve=False)
                 content = composed(command, typed)  # type: ignore[arg-type]
                 paths.append(str(call(command, content)))
             if os.getpid() != main_process:  # the main process will not see this list
@@ -273,9 +262,7 @@ def _by_hydra(command: str, flags: list[str], overrides: list[str]) -> int:
 
             return figure(Path(paths[-1]), metric)
         except Exception as error:  # not passed on to Hydra, which would print a line of its own
-            is_plain = _line(error) is not None or (
-                isinstance(error, BrokenPipeError) and _is_unread(sys.stdout)
-            )
+            is_plain = _line(error) is not None or _is_unread(error)
             if not is_plain or os.getpid() != main_process:
                 raise
             errors.append(error)
