@@ -132,26 +132,23 @@ def check(key: str, value: object, annotation: object) -> None:
         return
     if isinstance(value, int) and abs(value) > LARGEST:
         raise RelposError(f"{key}={value}: no number above {LARGEST:,} can be used")
+    expected = f"{describe(annotation)} is expected"
     hint = nearest(str(value), _words(annotation))
-    end = ""
     if "Did you mean" in hint:
-        end = f".{hint}"
-    raise RelposError(f"{key}={shown(value)}: {describe(annotation)} is expected{end}")
+        expected += f".{hint}"
+    raise RelposError(f"{key}={shown(value)}: {expected}")
 
 
 def resolved_type(annotation: object) -> object:
     """The annotation; of one that is marked by `As`, that which it names."""
-    for mark in marks_of(annotation):
-        if isinstance(mark, As):
-            annotation = resolve_name(mark.name)
-    return annotation
+    mark = mark_of(annotation, As)
+    return resolve_name(mark.name) if mark else annotation
 
 
-def marks_of(annotation: object) -> tuple[object, ...]:
-    """The marks of an `Annotated` type; of any other none."""
-    if get_origin(annotation) is Annotated:
-        return get_args(annotation)[1:]
-    return ()
+def mark_of(annotation: object, kind: type[T]) -> T | None:
+    """The mark of this kind of an `Annotated` type; None where it has none, or is another type."""
+    marks = getattr(annotation, "__metadata__", ())
+    return next((mark for mark in marks if isinstance(mark, kind)), None)
 
 
 def checked(constructor: Callable[P, T]) -> Callable[P, T]:
@@ -179,10 +176,8 @@ def accepted(target: Target) -> tuple[Mapping[str, object], bool]:
             arguments |= rules(target.further)
         return arguments, False
     # a command that is given its whole configuration
-    if whole := [
-        mark for mark in marks_of(rules(target).get(CONTENT)) if isinstance(mark, Arguments)
-    ]:
-        return accepted(whole[0])
+    if whole := mark_of(rules(target).get(CONTENT), Arguments):
+        return accepted(whole)
     if is_typeddict(target):
         return rules(target), False
     parameters = inspect.signature(target).parameters.values()
@@ -268,10 +263,9 @@ def fits(value: object, annotation: object) -> bool:
     if origin is Annotated:
         if ONE_OR_MORE in args and not _is_list(value):
             return fits(value, str)
-        return fits(value, args[0]) and all(
-            isinstance(value, int | float) and mark.holds(value)
-            for mark in args[1:]
-            if isinstance(mark, Range)
+        numbers = mark_of(annotation, Range)
+        return fits(value, args[0]) and (
+            numbers is None or (isinstance(value, int | float) and numbers.holds(value))
         )
     if origin in (Union, types.UnionType):
         return any(fits(value, arg) for arg in args)
@@ -311,9 +305,8 @@ def describe(annotation: object) -> str:
     if annotation == Names:
         return f"a word or {describe(list[str])}"
     if origin is Annotated:
-        return " ".join(
-            [describe(args[0]), *(mark.text for mark in args[1:] if isinstance(mark, Range))]
-        )
+        numbers = mark_of(annotation, Range)
+        return f"{describe(args[0])} {numbers.text}" if numbers else describe(args[0])
     if origin in (Union, types.UnionType, Literal):
         words = list(map(describe, args))
         if origin is Literal:

@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import Any, TypeGuard, get_args, is_typeddict
 
 from relpos.errors import RelposError, nearest, one_line
-from relpos.ranges import Arguments, Target, accepted, check, marks_of, resolved_type, shown
+from relpos.ranges import Arguments, Target, accepted, check, mark_of, resolved_type, shown
 
 VARIABLE = "RELPOS_TRUST"
 """Environment variable with the trusted modules. Workers, ranks and jobs of a cluster inherit it
@@ -116,7 +116,7 @@ def outside(names: Iterable[object]) -> list[str]:
     """The modules of these dotted names, without those of relpos."""
     modules = dict.fromkeys(str(name).rpartition(".")[0] for name in names)
     return [
-        module for module in modules if DOTTED.fullmatch(module) and not _below(module, ("relpos",))
+        module for module in modules if DOTTED.fullmatch(module) and not _below(module, ["relpos"])
     ]
 
 
@@ -155,19 +155,18 @@ def refuse(name: object, kind: str, key: str) -> None:
     """
     if kind not in KINDS:
         raise RelposError(f"{key}={name}: {kind or 'this key'} names no class")
+    modules = KINDS[kind].modules
     if not isinstance(name, str) or "." not in name or not DOTTED.fullmatch(name):
         raise RelposError(
-            f"{key}={str(name)[:200]!r}: a name such as {KINDS[kind].modules[0]}.Name is expected"
+            f"{key}={str(name)[:200]!r}: a name such as {modules[0]}.Name is expected"
         )
     module = name.rpartition(".")[0]
-    if _below(module, KINDS[kind].modules) or _below(module, _trusted()):
+    if _below(module, [*modules, *_trusted()]):
         return
     hint = ""
     if outside([name]):
         hint = f"; trust={module} allows it, and runs the code of that module"
-    raise RelposError(
-        f"{key}={name}: only names of {' and '.join(KINDS[kind].modules)} are allowed{hint}"
-    )
+    raise RelposError(f"{key}={name}: only names of {' and '.join(modules)} are allowed{hint}")
 
 
 def find(name: object, kind: str, key: str) -> Any:
@@ -185,8 +184,9 @@ def find(name: object, kind: str, key: str) -> Any:
     'Tisa'
     """
     refuse(name, kind, key)
+    about = KINDS[kind]
     module, _, last = str(name).rpartition(".")
-    ours = _below(module, KINDS[kind].modules)
+    ours = _below(module, about.modules)
     if not ours and os.getcwd() not in sys.path:
         # behind all others: a file here may not take the place of an installed package
         sys.path.append(os.getcwd())
@@ -194,10 +194,10 @@ def find(name: object, kind: str, key: str) -> Any:
         value = getattr(import_module(module), last)
     except Exception as error:  # the user's own module may raise anything
         raise RelposError(f"{key}: cannot import {name!r} ({one_line(error)})") from error
-    if not _is_of_kind(value, KINDS[kind], ours):
-        expected = KINDS[kind].base or f"class of {KINDS[kind].modules[0]}"
-        if KINDS[kind].function and (ours or not KINDS[kind].base):
-            expected = f"function of {KINDS[kind].modules[0]}"
+    if not _is_of_kind(value, about, ours):
+        expected = about.base or f"class of {about.modules[0]}"
+        if about.function and (ours or not about.base):
+            expected = f"function of {about.modules[0]}"
         raise RelposError(f"{key}: {name} is not a {expected.replace('.base.', '.')}")
     return value
 
@@ -243,12 +243,14 @@ def mistakes(
     annotations, takes_others = accepted(target)
     for name, value in values.items():
         key = str(name)
+        if key.startswith("_"):
+            continue
         if path:
             key = f"{path}.{name}"
-        if not str(name).startswith("_") and name not in annotations and not takes_others:
-            yield key, RelposError(f"unknown key {key!r:.200}.{nearest(str(name), annotations)}")
-        elif not str(name).startswith("_"):
+        if name in annotations or takes_others:
             yield from _wrong(key, value, annotations.get(name, object))
+        else:
+            yield key, RelposError(f"unknown key {key!r:.200}.{nearest(str(name), annotations)}")
 
 
 def _wrong(key: str, value: object, annotation: object) -> Iterator[tuple[str, RelposError]]:
@@ -270,13 +272,8 @@ def _wrong(key: str, value: object, annotation: object) -> Iterator[tuple[str, R
     elif isinstance(value, Mapping):
         yield from mistakes(value, group, key)
     else:
-        yield (
-            key,
-            RelposError(
-                f"{key}={shown(value):.100}: it has keys of its own, "
-                f"{', '.join(f'{key}.{name}' for name in accepted(group)[0])}"
-            ),
-        )
+        keys = ", ".join(f"{key}.{name}" for name in accepted(group)[0])
+        yield key, RelposError(f"{key}={shown(value):.100}: it has keys of its own, {keys}")
 
 
 def targets(node: object, path: str = "") -> Iterator[tuple[str, str]]:
@@ -302,7 +299,7 @@ def _group(annotation: object) -> Target | None:
     annotation = resolved_type(annotation)
     if isinstance(annotation, type) and (is_typeddict(annotation) or is_dataclass(annotation)):
         return annotation
-    return next((mark for mark in marks_of(annotation) if isinstance(mark, Arguments)), None)
+    return mark_of(annotation, Arguments)
 
 
 def refuse_mistakes(values: object, target: Target, path: str = "") -> None:
