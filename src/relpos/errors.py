@@ -77,7 +77,7 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     """The end of an error message: the choices that are close to `word`, or all choices where none
     is close."""
     names = sorted(set(choices))
-    close = get_close_matches(word, names, n=3, cutoff=0.6)
+    close = get_close_matches(word, names)
     if close:
         return f" Did you mean {' or '.join(repr(name) for name in close)}?"
     if names:

@@ -73,9 +73,8 @@ def started(
         before: a command that starts it, such as srun.
         options: further arguments of Popen.
     """
-    words = [*before, sys.executable, "-m", module, *arguments]
     return subprocess.Popen(
-        words,
+        [*before, sys.executable, "-m", module, *arguments],
         stdin=subprocess.PIPE,
         env={**environment, SAFE_PATH: "1"},
         **options,
@@ -109,10 +108,8 @@ def number_in(
         up_to = ""
         if most < 10**18:
             up_to = f" up to {most:,}"
-        raise RelposError(
-            f"{name}={value}: a whole number{up_to} is expected in this environment "
-            f"variable, or none"
-        )
+        expected = f"a whole number{up_to} is expected in this environment variable, or none"
+        raise RelposError(f"{name}={value}: {expected}")
     return int(value or default)
 
 
@@ -142,10 +139,8 @@ def end(process: subprocess.Popen[bytes], seconds: float = 600) -> int:
     try:
         return process.wait(seconds)
     except subprocess.TimeoutExpired:
-        say(
-            f"relpos: process {process.pid} has not ended {seconds:.0f} seconds after it was asked "
-            f"to: killed"
-        )
+        late = f"has not ended {seconds:.0f} seconds after it was asked to"
+        say(f"relpos: process {process.pid} {late}: killed")
         process.kill()
         return process.wait()
 
@@ -251,10 +246,8 @@ def _send_again(number: int) -> None:
 def _is_importing(frame: FrameType | None) -> bool:
     """Whether the function of ours that is at work imports a module."""
     while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
-        if (
-            frame.f_globals.get("__name__", "").startswith("relpos.")
-            and frame.f_code.co_name != "<module>"
-        ):
+        is_ours = frame.f_globals.get("__name__", "").startswith("relpos.")
+        if is_ours and frame.f_code.co_name != "<module>":
             return False
         frame = frame.f_back
     return frame is not None
@@ -269,12 +262,11 @@ def on_stops(handler: Handler | signal.Handlers) -> dict[int, Handler | int | No
     """
     global _deaf_until
     _deaf_until = -math.inf
-    numbers = [
-        number
+    return {
+        number: signal.signal(number, handler)
         for number in STOPS
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
-    ]
-    return {number: signal.signal(number, handler) for number in numbers}
+    }
 
 
 def exit_status(code: int | None) -> str:

@@ -47,19 +47,16 @@ def plain_console(**options: Any) -> Console:
 def console(stderr: bool = False) -> Console:
     """The console for tables: as wide as the terminal or, without one, wide enough for the names of
     runs."""
-    stream, width = sys.stdout, None
-    if stderr:
-        stream = sys.stderr
-    if not stream.isatty():
-        width = WIDE
-    return plain_console(stderr=stderr, highlight=False, width=width)
+    screen = plain_console(stderr=stderr, highlight=False)
+    if not screen.file.isatty():
+        screen.width = WIDE
+    return screen
 
 
 def display(*columns: str | ProgressColumn) -> Progress:
     """A display of bars, with these columns of rich or with rich's usual ones."""
     from rich.progress import Progress
 
-    columns = columns or Progress.get_default_columns()
     # stdout has the result, for whoever reads it in a pipe.
     return Progress(
         *columns,
@@ -128,11 +125,12 @@ def reading(title: str, characters: int | None) -> AbstractContextManager[Callab
     many characters there are."""
     from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    columns = (
+    return bar(
+        title,
+        characters,
         "{task.description}",
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    return bar(title, characters, *columns)

@@ -93,8 +93,8 @@ def by_layer(
 def grid(
     count: int,
     columns: int,
-    width: float = 2.4,
-    height: float = 2.0,
+    width: float,
+    height: float,
 ) -> tuple[Figure, list[Any]]:
     """A figure and `count` small panels of width × height inches, in rows of `columns`."""
     columns = min(columns, count)
@@ -154,15 +154,16 @@ def name_ends(axes: Axes, ends: Iterable[tuple[str, float, float, str]]) -> None
     for at in reversed(range(len(ends))):
         places[at] = below = max(places[at], below + line)
     for (name, x, y, colour), place in zip(ends, places, strict=True):
-        to_line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "alpha": 0.6}
-        looks: Plain = {"fontsize": 8, "va": "center", "color": colour, "annotation_clip": False}
         axes.annotate(
             name,
             (x, y),
             (1.03, place),
             textcoords=axes.transAxes,
-            arrowprops=to_line,
-            **looks,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "alpha": 0.6},
+            fontsize=8,
+            va="center",
+            color=colour,
+            annotation_clip=False,
         )
 
 
