@@ -206,7 +206,7 @@ def order(*networks: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any
     folder = Path(
         called("order", [f"network={spelled([str(folder) for folder in networks])}", *overrides])
     )
-    content: dict[str, Any] = read_json(folder / "order.json", dict)
+    content: Plain = read_json(folder / "order.json", dict)
     return content
 
 

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 
 from relpos.config.compose import resolved, unresolved
 from relpos.config.conf import conf_file, options
-from relpos.config.schema import Change, TrainingConfig
+from relpos.config.schema import Change, NetworkKeys, TrainingConfig
 from relpos.data.glue import OwnFiles
 from relpos.data.own_task import METRICS, OwnTask, is_task_file, read_task_file
 from relpos.data.published_tokenizer import load_tokenizer
@@ -70,7 +70,7 @@ part of the identity has their values. They were added when there were runs with
 class FinetuneConfig(TrainingConfig):
     """What a fine-tuning is called with; where it counts no steps, it counts epochs."""
 
-    task: dict[str, Any]
+    task: Plain
     head: ClassifierKind = "plain"
 
 
@@ -113,12 +113,8 @@ class FinetuneStage(TrainingStage):
                 (*later, intermediate["task"]),
             )
         inputs = {"start": start}
-        meaning: dict[str, Any] = (
-            {key: config[key] for key in DIALS}
-            | task_meaning
-            | {"recipe": recipe_part(config["recipe"])}
-        )
-        meaning |= lightning_part(config)
+        meaning: Plain = {key: config[key] for key in DIALS} | task_meaning
+        meaning |= {"recipe": recipe_part(config["recipe"])} | lightning_part(config)
         # An intermediate task has already changed the network.
         change = Change() if start.is_tuning else parsed(Change, config["change"])
         if change.meaning:
@@ -178,11 +174,8 @@ class FinetuneStage(TrainingStage):
         it starts from."""
         meaning = {key: value for key, value in self.meaning.items() if key != "seed"}
         inputs = {name: run.identity for name, run in self.inputs.items() if name != "start"}
-        tokenizer = {
-            path.name: sha256(path)
-            for path in folder.iterdir()
-            if path.suffix in (".model", ".json", ".txt")
-        }
+        files = (path for path in folder.iterdir() if path.suffix in (".model", ".json", ".txt"))
+        tokenizer = {path.name: sha256(path) for path in files}
         return json.dumps([meaning, inputs, tokenizer], sort_keys=True, default=str)
 
     def work(self) -> Plain:
@@ -234,10 +227,8 @@ class FinetuneStage(TrainingStage):
             )
         if self.meaning.get("glue", self) is None:
             place = self.source().glue_location().folder
-            files = (
-                f"there is no folder {task['folder']} with files of task {task['name']} in {place}"
-            )
-            raise RelposError(f"data.glue: {files}")
+            files = f"folder {task['folder']} with files of task {task['name']}"
+            raise RelposError(f"data.glue: there is no {files} in {place}")
 
     def architecture(self) -> Architecture:
         before = self.start.architecture()
@@ -272,27 +263,12 @@ def _network_name(start: Run) -> str:
 def _pretraining_of(config: Plain) -> Plain:
     """The configuration of the pre-training that a fine-tuning's configuration describes; both are
     resolved."""
-    shared = (
-        "size",
-        "position",
-        "conv",
-        "data",
-        "vocabulary",
-        "tokenizer",
-        "k",
-        "outside",
-        "kernels",
-        "length",
-        *MACHINE,
-    )
-    return (
-        {key: config[key] for key in (*shared, "scheme") if key in config}
-        | config["pretrain"]
-        | {"stage": "pretrain"}
-    )
+    network = (*NetworkKeys.__annotations__, "data", "tokenizer", "length", *MACHINE, "scheme")
+    shared = {key: config[key] for key in network if key in config}
+    return shared | config["pretrain"] | {"stage": "pretrain"}
 
 
-def _task_and_meaning(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _task_and_meaning(node: Plain) -> tuple[Plain, Plain]:
     """The arguments of a run's `Task` as plain values, and the task's part of a fine-tuning's
     identity.
 
@@ -304,9 +280,8 @@ def _task_and_meaning(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, A
     """
     # compared by name, because instantiating the tasks of a large table takes seconds
     if node["_target_"] != OWN_TASK:
-        return node, {
-            "task": {key: value for key, value in node.items() if not key.startswith(UNREAD)}
-        }
+        read = {key: value for key, value in node.items() if not key.startswith(UNREAD)}
+        return node, {"task": read}
     task: OwnTask = instantiate(node, "task")
     arguments = task.arguments()
     # In tables and claims a column of such a name would be taken for GLUE's.
@@ -324,7 +299,7 @@ def _task_and_meaning(node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, A
     return arguments, {"task": known, "files": task.files.identity()} | _metric_source(arguments)
 
 
-def _metric_source(arguments: dict[str, Any]) -> dict[str, Any]:
+def _metric_source(arguments: Plain) -> Plain:
     """The hash of the module of a metric from outside the package, for the identity; empty for
     those of relpos.train.metrics."""
     module, _, name = arguments["metric"].rpartition(".")
@@ -347,7 +322,7 @@ def _metric_source(arguments: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _node_of(name: str) -> dict[str, Any]:
+def _node_of(name: str) -> Plain:
     """The configuration of a task by its name in conf/task or by the path of a user's YAML file.
 
     Raises:
@@ -367,13 +342,11 @@ def with_task(cfg: DictConfig | Plain, name: str, **dials: Any) -> Plain:
         RelposError: there is no such task.
     """
     content = unresolved(cfg)
-    task_meaning = {
-        "steps": "${recipe.steps}",
-        "batch": "${recipe.batch}",
-        "intermediate": INTERMEDIATE,
-    }
-    return (
-        content
-        | ({} if name == content["task"]["name"] else {"task": _node_of(name)} | task_meaning)
-        | dials
-    )
+    if name != content["task"]["name"]:
+        content |= {
+            "task": _node_of(name),
+            "steps": "${recipe.steps}",
+            "batch": "${recipe.batch}",
+            "intermediate": INTERMEDIATE,
+        }
+    return content | dials

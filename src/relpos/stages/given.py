@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from relpos.data.filehash import described
 from relpos.errors import RelposError
 from relpos.model.architecture import Architecture
 from relpos.places import expanded
 from relpos.pretrained.files import CONFIG, is_published, tokenizer_files, weight_files
-from relpos.readers import fitted, read_yaml
+from relpos.readers import Plain, fitted, read_yaml
 from relpos.runs.networks import resolve
 from relpos.runs.run import GIVEN, Run
 from relpos.stages.stage import Stage
@@ -61,7 +60,7 @@ def given_run(name: str) -> GivenStage:
     return _given(named.resolve().name, folder, "model", weight_files(folder), typed)
 
 
-def _typed(run: Path) -> dict[str, Any]:
+def _typed(run: Path) -> Plain:
     """`scheme`, the word that was typed for a run's position scheme, where its configuration has
     it."""
     file = run / "config.yaml"
@@ -74,11 +73,11 @@ def _given(
     path: Path,
     what: str,
     files: Iterable[Path],
-    config: Mapping[str, Any] | None = None,
+    config: Plain | None = None,
 ) -> GivenStage:
     """A network, or its tokenizer, that is identified by what these files contain."""
     meaning = {what: described(files, path if path.is_dir() else path.parent)}
-    return GivenStage.of(label, meaning, dict(config or {}), folder=str(path.resolve()))
+    return GivenStage.of(label, meaning, config or {}, folder=str(path.resolve()))
 
 
 def tokenizer_of(start: Run, vocabulary: int) -> GivenStage:

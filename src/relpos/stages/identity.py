@@ -47,19 +47,18 @@ def architecture_part(config: Plain) -> Plain:
     nodes = {"size": size, "position": config["position"], "conv": config["conv"]}
     if not config["objective"]["_target_"].startswith("relpos."):  # others are named by `masking`
         nodes["objective"] = config["objective"]
-    sources = _sources(nodes)
-    return nodes | ({"sources": sources} if sources else {})
+    return nodes | _sources(nodes)
 
 
-def _sources(nodes: Plain) -> dict[str, str]:
-    """Class of the user's own → the hash of its source file, which stands for the version that
-    other classes have."""
-    outside = {
-        name: find(name, path.split(".")[0], f"{path}._target_")
-        for path, name in targets(nodes)
-        if not name.startswith(("relpos.", "pytorch_lightning."))
-    }
-    return {name: sha256(Path(inspect.getfile(found))) for name, found in outside.items()}
+def _sources(nodes: Plain) -> Plain:
+    """The key `sources`: class of the user's own → the hash of its source file, which stands for
+    the version that other classes have; empty where there is none."""
+    sources = {}
+    for path, name in targets(nodes):
+        if not name.startswith(("relpos.", "pytorch_lightning.")):
+            outside = find(name, path.split(".")[0], f"{path}._target_")
+            sources[name] = sha256(Path(inspect.getfile(outside)))
+    return {"sources": sources} if sources else {}
 
 
 def other_layers(size: Plain) -> Plain:
@@ -92,8 +91,7 @@ def lightning_part(config: Plain) -> Plain:
         if node["_target_"] not in WATCHING
     }
     trainer = {key: value for key in SWITCHES if (value := (config.get("trainer") or {}).get(key))}
-    sources = _sources({"callbacks": callbacks})
-    parts = {"callbacks": callbacks | ({"sources": sources} if sources else {}), "trainer": trainer}
+    parts = {"callbacks": callbacks | _sources({"callbacks": callbacks}), "trainer": trainer}
     return {key: part for key, part in parts.items() if part}
 
 

@@ -5,19 +5,14 @@ from __future__ import annotations
 
 from relpos.model.architecture import Size
 
-MASKED = 0.15
-"""Share of the tokens that BERT's masks choose."""
 
-
-def forward(size: Size, length: int, vocabulary: int = 0, predicted: float = MASKED) -> float:
+def forward(size: Size, length: int, vocabulary: int = 0, predicted: float = 0.0) -> float:
     """Operations of a forward pass, a token: 2 (4h² + 2hf) + 4nh a layer, the embedding's
     projection, the head at predicted tokens. A gated feed-forward network has 3hf in place of
     2hf."""
-    hidden = size.hidden
-    embedding = size.embedding
+    hidden, embedding = size.hidden, size.embedding
     maps = 3 if size.glu else 2
     layer = 2 * (4 * hidden**2 + maps * hidden * size.ffn) + 4 * length * hidden
     head = predicted * 2 * (hidden * embedding + embedding * vocabulary) if vocabulary else 0.0
-    return float(
-        size.layers * layer + (2 * embedding * hidden if embedding != hidden else 0) + head
-    )
+    projection = 2 * embedding * hidden * (embedding != hidden)
+    return float(size.layers * layer + projection + head)
