@@ -91,9 +91,8 @@ def check(config: Plain, command: str, overrides: Sequence[str]) -> None:
         RelposError: the message names the key or override and, if there is one, the nearest right
             one.
     """
-    added = [key_of(override) for override in overrides if override.startswith("+")]
-    if added:
-        # Hydra itself refuses other overrides of unknown keys.
+    # Hydra itself refuses other overrides of unknown keys.
+    if added := [key_of(override) for override in overrides if override.startswith("+")]:
         keys = _known(command, [override for override in overrides if override[0] not in "+~"])
     for key in added:
         # checked by its constructor
@@ -132,14 +131,11 @@ def refuse_overrides(command: str, overrides: Iterable[str], config: Plain) -> N
         # In recipe@pretrain.recipe=small the key follows the @.
         key = key.partition("@")[2] or key
         if key.split(".")[0] in NETWORK_KEYS.get(command, ()):
-            recipe = (
-                "; recipe=… names the recipe by itself"
-                if key == "size" and command in ("pretrain", "finetune")
-                else ""
-            )
+            hint = "override changes nothing"
+            if key == "size" and command in ("pretrain", "finetune"):
+                hint += "; recipe=… names the recipe by itself"
             raise RelposError(
-                f"{override}: the network comes from network={config['network']}, where this "
-                f"override changes nothing{recipe}"
+                f"{override}: the network comes from network={config['network']}, where this {hint}"
             )
 
 
@@ -181,12 +177,9 @@ def one_line(command: str, overrides: Sequence[str]) -> Iterator[None]:
             chosen = [override for override in overrides if key_of(override) in options()]
             raise _unknown_key(max(key[1], of_cause, key=len), _known(command, chosen)) from error
         first = str(error).partition("\n")[0]
-        hint = (
-            ": -m sweeps over commas, and a list stands in brackets"
-            if first.startswith("Ambiguous value")
-            else ""
-        )
-        raise RelposError(first + hint) from error
+        if first.startswith("Ambiguous value"):
+            first += ": -m sweeps over commas, and a list stands in brackets"
+        raise RelposError(first) from error
     except (AttributeError, TypeError, ValueError) as error:
         # Hydra and OmegaConf raise these where a value is of another kind than its key.
         *_, (frame, _) = walk_tb(error.__traceback__)
@@ -246,12 +239,10 @@ def _unknown_key(key: str, keys: set[str]) -> RelposError:
     group, _, inside = key.partition(".")
     if group == "trainer" and inside in OF_TRAINER:
         return RelposError(f"{key}: relpos does this itself; its key is {OF_TRAINER[inside]}")
-    owners = []
-    if inside:
-        first = inside.split(".")[0]
-        owners = [
-            option for option in options().get(group, ()) if first in _keys_of_option(group, option)
-        ]
+    first = inside.split(".")[0]
+    owners = [
+        option for option in options().get(group, ()) if first in _keys_of_option(group, option)
+    ]
     if owners and f"{group}.{inside}" not in keys:
         choices = " or ".join(f"{group}={option}" for option in owners[:5])
         return RelposError(f"{key}: a key of {choices}, which must be chosen beside it")
@@ -292,8 +283,7 @@ def _unknown_option(message: str, command: str) -> str:
     group, _, option = match[1].rpartition("/")
     if (plugin := PLUGINS.get(match[1])) is not None:
         return f"{group}={option} is not installed: pip install {plugin}"
-    choices = set(re.findall(r"^\t(\S+)$", message, flags=re.M)) or set(options().get(group, ()))
-    if choices:
+    if choices := re.findall(r"^\t(\S+)$", message, flags=re.M) or options().get(group):
         return f"unknown {group} {option!r}.{nearest(option, choices)}"
     name = group or option
     return f"unknown group {name!r}.{nearest(name, options())}"

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from relpos.config import quick
 from relpos.config.arguments import rewritten, spelled
 from relpos.config.check import check, one_line
-from relpos.config.conf import OWN, commands, conf_dir, conf_file, function_of, key_of
+from relpos.config.conf import OWN, commands, conf_dir, defaults_of, function_of, key_of
 from relpos.errors import refuse_unknown
 from relpos.ranges import CONTENT, rules, with_words
 from relpos.readers import Plain
@@ -57,13 +57,10 @@ def composed(command: str, overrides: Sequence[str] = ()) -> Plain:
     check(config, command, overrides)
     if command in TRAININGS:
         # the typed word, which loggers show
-        words = [
-            entry["position"] for entry in conf_file(command)["defaults"] if "position" in entry
-        ]
-        words += [
-            override.partition("=")[2] for override in overrides if key_of(override) == "position"
-        ]
-        content["scheme"] = words[-1]
+        content["scheme"] = defaults_of(command)["position"]
+        for override in overrides:
+            if key_of(override) == "position":
+                content["scheme"] = override.partition("=")[2]
     return content
 
 

@@ -49,11 +49,11 @@ def shipped(name: str) -> Path:
 @cache
 def options() -> Mapping[str, list[str]]:
     """Group → its options: the folders of `conf` and their files."""
-    groups = {}
-    for folder in conf_dir().iterdir():
-        if folder.is_dir() and folder.name != "hydra":
-            groups[folder.name] = sorted(file.stem for file in folder.glob("*.yaml"))
-    return groups
+    return {
+        folder.name: sorted(file.stem for file in folder.glob("*.yaml"))
+        for folder in conf_dir().iterdir()
+        if folder.is_dir() and folder.name != "hydra"
+    }
 
 
 @cache
@@ -94,10 +94,19 @@ def key_of(override: str) -> str:
     return override.lstrip("+~").partition("=")[0]
 
 
+def defaults_of(command: str) -> Plain:
+    """Group → the option of it that a command has by default, in the order of its file; of
+    `recipe@pretrain.recipe`, too."""
+    defaults: Plain = {}
+    for entry in conf_file(command)["defaults"]:
+        if isinstance(entry, dict):
+            defaults |= entry
+    return defaults
+
+
 def groups_of(command: str) -> list[str]:
     """The groups of a command, in the order of its file."""
-    entries = conf_file(command)["defaults"]
-    return [key for entry in entries if isinstance(entry, dict) for key in entry if "@" not in key]
+    return [key for key in defaults_of(command) if "@" not in key]
 
 
 @cache

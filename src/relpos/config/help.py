@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import yaml
 from hydra import compose, initialize_config_dir
@@ -69,13 +69,13 @@ def _text(command: str) -> str:
 class _Dumper(yaml.SafeDumper):
     """Writes a list on one line."""
 
-    def represent_sequence(
-        self,
-        tag: str,
-        sequence: Iterable[object],
-        flow_style: bool | None = None,
-    ) -> yaml.SequenceNode:
-        return super().represent_sequence(tag, sequence, flow_style=True)
+
+_Dumper.add_representer(
+    list,
+    lambda dumper, items: dumper.represent_sequence(
+        "tag:yaml.org,2002:seq", items, flow_style=True
+    ),
+)
 
 
 def _group(name: str, option: str) -> list[str]:
@@ -129,11 +129,10 @@ def _dials(text: str, phrases: dict[str, str]) -> Iterator[str]:
 
 def _keys(text: str) -> Iterator[tuple[str, str, str]]:
     """(dotted key, line, text after the colon) of each line of YAML that has a key."""
-    above: list[tuple[int, str]] = []
+    above: dict[int, str] = {}
     for line in text.splitlines():
         if match := LINE.fullmatch(line):
             indent = len(match["indent"])
-            above = [(depth, key) for depth, key in above if depth < indent] + [
-                (indent, match["key"])
-            ]
-            yield ".".join(key for _, key in above), line, match["value"]
+            above = {depth: key for depth, key in above.items() if depth < indent}
+            above[indent] = match["key"]
+            yield ".".join(above.values()), line, match["value"]

@@ -20,10 +20,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
 from hydra.errors import OverrideParseException
 
-from relpos.config.conf import conf_dir, conf_file, package_of
+from relpos.config.conf import conf_dir, conf_file, defaults_of, package_of
 from relpos.readers import Plain
 
-OPTION = re.compile(r"(?P<group>\w+)(?P<package>@[\w.]+)?=(?P<option>\w+)")
+OPTION = re.compile(r"\w+")
 INNERMOST = re.compile(r"\$\{([^${}]*)\}")
 """An interpolation without another one inside."""
 PLAIN = re.compile(r"(?!null$)[\w./-]+", re.IGNORECASE)
@@ -43,21 +43,17 @@ def merged(command: str, overrides: Sequence[str]) -> Plain:
             is wrong.
     """
     primary = _file(command)
-    entries: Plain = {}
-    for entry in primary["defaults"]:
-        if isinstance(entry, dict):
-            entries |= entry
+    entries = defaults_of(command)
     values = []
     for override in overrides:
-        match = OPTION.fullmatch(override)
-        if match and (match["group"] + (match["package"] or "")) in entries:
-            entries[override.partition("=")[0]] = match["option"]
-        # The value of a group that is not the name of an option: a list, null or a mistake, which
-        # Hydra handles.
-        elif override.partition("=")[0] in entries:
-            raise LeftToHydra
-        else:
+        key, _, option = override.partition("=")
+        if key not in entries:
             values.append(override)
+        elif OPTION.fullmatch(option):
+            entries[key] = option
+        # A list, null or a mistake, which Hydra handles.
+        else:
+            raise LeftToHydra
     result: Plain = {}
     for entry, option in entries.items():
         if isinstance(option, list):  # several options of a group, by default none
@@ -74,7 +70,8 @@ def merged(command: str, overrides: Sequence[str]) -> Plain:
             content = {part: content}
         _merge(result, content)
     # Last, because `_self_` ends the defaults of every command: its own file wins over its groups.
-    _merge(result, _without_defaults(primary))
+    _merge(result, primary)
+    del result["defaults"]
     for override in values:
         _set(result, override)
     return result
@@ -85,12 +82,9 @@ def _option(group: str, name: str) -> Plain:
     result: Plain = {}
     content = _file(f"{group}/{name}")
     for parent in content.get("defaults", ["_self_"]):
-        _merge(result, _without_defaults(content) if parent == "_self_" else _option(group, parent))
+        _merge(result, content if parent == "_self_" else _option(group, parent))
+    result.pop("defaults", None)
     return result
-
-
-def _without_defaults(content: Plain) -> Plain:
-    return {key: value for key, value in content.items() if key != "defaults"}
 
 
 def _file(name: str) -> Plain:

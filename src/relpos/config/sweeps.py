@@ -35,17 +35,17 @@ class KeepsKeys(Callback):
                 del params[word.partition("=")[0]]
                 typed.task.insert(0, word)
             typed.task = [_moved(word) for word in typed.task]
-            typed.hydra = [word for word in typed.hydra if not _of_params(word)]
+            typed.hydra = [
+                word
+                for word in typed.hydra
+                if not (KEYS.match(word) and ".params" in word.partition("=")[0])
+            ]
             # of which the configuration has the values already
             for number, word in enumerate(typed.hydra):
                 if (reference := _moved(word)) != word:
                     key, value = reference.split("=", 1)
                     typed.hydra[number] = reference
                     OmegaConf.update(config, key.lstrip("+"), value.strip("'"))
-
-
-def _of_params(word: str) -> bool:
-    return bool(KEYS.match(word)) and ".params" in word.partition("=")[0]
 
 
 def _moved(word: str) -> str:
@@ -60,10 +60,9 @@ def _moved(word: str) -> str:
     texts = [text]
     if override.is_choice_sweep():
         texts = [str(choice) for choice in override.sweep_string_iterator()]
-    references = []
-    for text in texts:
-        value = parser.parse_override(f"{key}={text}").value()
-        references.append(_reference(value, text))
+    references = [
+        _reference(parser.parse_override(f"{key}={text}").value(), text) for text in texts
+    ]
     return f"{key}={','.join(references)}"
 
 
