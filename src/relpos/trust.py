@@ -218,12 +218,10 @@ def _is_of_kind(value: object, kind: NameKind, ours: bool) -> bool:
         return False
     if kind.function and ours:
         return inspect.isfunction(value)
-    if kind.function and not (kind.base and inspect.isclass(value)):
-        return callable(value)
-    if not inspect.isclass(value):
-        return False
-    bases = {f"{base.__module__}.{base.__qualname__}" for base in inspect.getmro(value)}
-    return not kind.base or kind.base in bases
+    if inspect.isclass(value) and (kind.base or not kind.function):
+        bases = {f"{base.__module__}.{base.__qualname__}" for base in inspect.getmro(value)}
+        return not kind.base or kind.base in bases
+    return kind.function and callable(value)
 
 
 def mistakes(

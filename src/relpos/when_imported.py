@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -63,18 +64,15 @@ def import_quickly() -> None:
     when_imported("lightning_utilities.core.imports", pretend)
 
 
+@dataclass
 class _Finder:
     """Finds one module as the other finders do, and makes its loader call a function at the end."""
 
-    def __init__(self, module: str, call: Callable[[], object]) -> None:
-        self.module, self.call, self.is_done = module, call, False
+    module: str
+    call: Callable[[], object]
+    is_done: bool = False
 
-    def find_spec(
-        self,
-        name: str,
-        path: Sequence[str] | None = None,
-        target: ModuleType | None = None,
-    ) -> ModuleSpec | None:
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         if self.is_done or name != self.module:
             return None
         self.is_done = True  # the search below comes here again
