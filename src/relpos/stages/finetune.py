@@ -96,22 +96,18 @@ class FinetuneStage(TrainingStage):
             named = config.get("network")
             start = given_run(str(named)) if named else PretrainStage.plan(_pretraining_of(config))
         task, task_meaning = _task_and_meaning(config["task"])
-        intermediate = config["intermediate"]
+        intermediate, steps = config["intermediate"]["task"], config["intermediate"]["steps"]
         # A task is not fine-tuned before itself, as MNLI is not where MNLI is its own intermediate
         # task.
-        if intermediate["task"] not in (None, "none", task["name"]):
-            if intermediate["task"] in later:
+        if intermediate not in (None, "none", task["name"]):
+            if intermediate in later:
                 raise RelposError(
-                    f"task.intermediate={intermediate['task']}: this task would be "
-                    f"fine-tuned before itself"
+                    f"task.intermediate={intermediate}: this task would be fine-tuned before itself"
                 )
             # Left out rather than null, which would replace the steps of that task's recipe.
-            steps = {} if intermediate["steps"] is None else {"steps": intermediate["steps"]}
-            start = cls.plan(
-                with_task(content, intermediate["task"], **steps),
-                start,
-                (*later, intermediate["task"]),
-            )
+            dials = {} if steps is None else {"steps": steps}
+            earlier = with_task(content, intermediate, **dials)
+            start = cls.plan(earlier, start, (*later, intermediate))
         inputs = {"start": start}
         meaning: Plain = {key: config[key] for key in DIALS} | task_meaning
         meaning |= {"recipe": recipe_part(config["recipe"])} | lightning_part(config)
@@ -151,8 +147,7 @@ class FinetuneStage(TrainingStage):
         self.refuse_changed()
         model = self.model()
         batch = config.batch
-        epochs = config.recipe.epochs
-        steps = config.steps or authors_steps(task, len(encoded), batch, epochs)
+        steps = config.steps or authors_steps(task, len(encoded), batch, config.recipe.epochs)
         recorder = recorder_of(self, model.encoder, ALONE)
         module = Finetuning(
             task,
@@ -165,8 +160,9 @@ class FinetuneStage(TrainingStage):
             recorder=recorder,
         )
         microbatch = microbatch_of(self, model.encoder, ALONE)
-        few_shapes = recorder is not None
-        tuning = TuningSteps(encoded, config.seed, batch, steps, microbatch, few_shapes=few_shapes)
+        tuning = TuningSteps(
+            encoded, config.seed, batch, steps, microbatch, few_shapes=recorder is not None
+        )
         return Parts(module, FinetuningData(tuning, splits), tokenizer, microbatch)
 
     def _rows(self, folder: Path) -> str:
@@ -242,12 +238,11 @@ class FinetuneStage(TrainingStage):
         return classifier_on(start, self.task().outputs, dropout, self.config.head).train()
 
     def steps(self) -> float:
-        if self.config.steps:
-            return float(self.config.steps)
-        task = self.config.task
-        batch = self.config.batch
-        epochs = self.config.recipe.epochs or task["steps"] / -(-task["rows"] // task["batch"])
-        return float(epochs * -(-task["rows"] // batch))
+        if steps := super().steps():
+            return steps
+        config, task = self.config, self.config.task
+        epochs = config.recipe.epochs or task["steps"] / -(-task["rows"] // task["batch"])
+        return float(epochs * -(-task["rows"] // config.batch))
 
 
 def _network_name(start: Run) -> str:

@@ -65,9 +65,6 @@ class PretrainConfig(TrainingConfig, PretrainPhase):
         return trained_for(self.size.causal, self.recipe.masking, self.steps, self.objective)
 
 
-HELDOUT = ("heldout_loss", "heldout_accuracy", "heldout_perplexity")
-
-
 class PretrainStage(TrainingStage):
     config: PretrainConfig
     stage, version = "pretrain", 3
@@ -92,21 +89,19 @@ class PretrainStage(TrainingStage):
                 raise RelposError("change: which network? network=FOLDER must be given")
             position = changed_position(config["position"], keys.change)
             config |= {"position": position, "scheme": None}
-        store = StoreStage.plan(
-            config,
-            tokenizer_of(start, config["vocabulary"]) if start else None,
-        )
+        tokenizer = tokenizer_of(start, config["vocabulary"]) if start else None
+        store = StoreStage.plan(config, tokenizer)
         meaning = {key: config[key] for key in (*DIALS, "packing")} | architecture_part(config)
         # The objective is part of the recipe, under `masking`.
         meaning["recipe"] = recipe_part(config["recipe"] | {"masking": keys.trained_for.masking})
         meaning |= lightning_part(config)
         meaning["pairs"] = config["data"].get("pairs")
-        if config["data"].get("shuffle"):  # the store has it, too; here claims and labels find it
-            meaning["shuffle"] = config["data"]["shuffle"]
+        if shuffle := config["data"].get("shuffle"):  # the store has it, too
+            meaning["shuffle"] = shuffle  # here claims and labels find it
         if keys.first.share:  # left out of runs of one phase
-            meaning["first"] = dict(config["first"])
-            if meaning["first"]["packing"] == config["packing"]:
-                del meaning["first"]["packing"]
+            first = meaning["first"] = dict(config["first"])
+            if first["packing"] == config["packing"]:
+                del first["packing"]
         if change := keys.change.meaning:
             meaning["change"] = change
         inputs = {"store": store, "tokenizer": store.inputs["tokenizer"]}
@@ -185,7 +180,9 @@ class PretrainStage(TrainingStage):
 
     def figures(self) -> tuple[str, ...]:
         return (
-            *HELDOUT,
+            "heldout_loss",
+            "heldout_accuracy",
+            "heldout_perplexity",
             "perplexity",
             "unigram_perplexity",
             "parameters",
@@ -217,10 +214,8 @@ class PretrainStage(TrainingStage):
             metrics = self.inputs["tokenizer"].metrics
             vocabulary = int(metrics.get("pieces", architecture.vocabulary))
         torch.manual_seed(self.config.seed)
-        model: MaskedLM = build(
-            replace(architecture, vocabulary=vocabulary),
-            self.config.speed.kernel,
-        )
+        architecture = replace(architecture, vocabulary=vocabulary)
+        model: MaskedLM = build(architecture, self.config.speed.kernel)
         return model
 
     def expected(self) -> tuple[int, float]:

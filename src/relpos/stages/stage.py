@@ -17,7 +17,7 @@ from relpos.model.encoder import encoder_of
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.model.position.merge import Merge
 from relpos.model.precision import autocast
-from relpos.runs.run import Run
+from relpos.runs.run import Run, closure
 from relpos.stages.change import change_positions, changed_position, check_change
 from relpos.stages.operations import forward
 from relpos.train.logger_settings import refuse_logger
@@ -166,10 +166,8 @@ class TrainingStage(Stage):
         except RelposError as error:
             # what else does not suit so narrow a network may suit this one
             if str(error).startswith("attention kernel"):
-                raise RelposError(
-                    "speed.kernel=fused does not serve this position scheme; auto "
-                    "takes one that serves"
-                ) from error
+                served = "does not serve this position scheme; auto takes one that serves"
+                raise RelposError(f"speed.kernel=fused {served}") from error
             if str(error).startswith("tables of values"):
                 raise
 
@@ -200,6 +198,5 @@ def refuse_impossible(run: Run, is_here: bool = True) -> None:
             or there is no GPU here, and `speed` asks for one.
     """
     # Inputs first: of a fine-tuning that cannot start, the pre-training is what is to be mended.
-    for needed in run.inputs.values():
-        refuse_impossible(needed, is_here)
-    run.refuse_impossible(is_here)
+    for planned in closure([run]):
+        planned.refuse_impossible(is_here)

@@ -40,7 +40,7 @@ class StoreStage(Stage):
         config = resolved(content)
         corpus = corpus_of(config)
         source = corpus.source
-        name = type(corpus.source).__name__.lower()
+        name = type(source).__name__.lower()
         tokenizer = tokenizer or TokenizerStage.plan(config, corpus)
         meaning: Plain = {"heldout": source.heldout}
         # The run's name says so, too: two stores of one text would differ by their hash alone.
