@@ -25,12 +25,11 @@ class Done:
 
 
 Relpos = Callable[..., Done]
+FULL_DISK = "relpos: cannot write standard output or a file"
 
 
 @pytest.fixture
-def relpos(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Done]:
+def relpos(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Relpos:
     """`relpos ARGUMENTS…` in this process."""
 
     def run(*arguments: str, cwd: Path | None = None) -> Done:
@@ -51,82 +50,68 @@ def test_params_prints_json_and_the_exact_total(relpos):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("typed", "said"),
     [
-        (["pretran"], "relpos: unknown command 'pretran'. Did you mean 'pretrain'?"),
+        ("pretran", "relpos: unknown command 'pretran'. Did you mean 'pretrain'?"),
+        ("params --multirn k=2,3", "relpos: unknown flag '--multirn'. Did you mean '--multirun'?"),
+        ("pretrain --lr=3", "relpos: --lr: keys have no dashes before them; write lr=3"),
+        ("pretrain gpus=2", "relpos: unknown key 'gpus'. Did you mean 'speed.devices'?"),
+        ("pretrain model=mini", "relpos: unknown key 'model'. Did you mean 'size'?"),
+        ("params --cfg", "relpos: argument --cfg/-c: expected one argument"),
+        ("pretrain --steps 20", "relpos: --steps: keys have no dashes before them; write steps=20"),
         (
-            ["params", "--multirn", "k=2,3"],
-            "relpos: unknown flag '--multirn'. Did you mean '--multirun'?",
-        ),
-        (["pretrain", "--lr=3"], "relpos: --lr: keys have no dashes before them; write lr=3"),
-        (["pretrain", "gpus=2"], "relpos: unknown key 'gpus'. Did you mean 'speed.devices'?"),
-        (["pretrain", "model=mini"], "relpos: unknown key 'model'. Did you mean 'size'?"),
-        (["params", "--cfg"], "relpos: argument --cfg/-c: expected one argument"),
-        (
-            ["pretrain", "--steps", "20"],
-            "relpos: --steps: keys have no dashes before them; write steps=20",
-        ),
-        (
-            ["pretrain", "--learning_rate", "1e-3"],
+            "pretrain --learning_rate 1e-3",
             "keys have no dashes before them; write learning_rate=1e-3",
         ),
         (
-            ["pretrain", "--position=composite"],
+            "pretrain --position=composite",
             "relpos: --position: keys have no dashes before them; write position=composite",
         ),
-        (["pretrain", "--recipe.lr", "steps=5"], "write recipe.lr=VALUE"),
-        (["reproduce", "table=demo", "--dry-run"], "write dry_run=VALUE"),
+        ("pretrain --recipe.lr steps=5", "write recipe.lr=VALUE"),
+        ("reproduce table=demo --dry-run", "write dry_run=VALUE"),
         (
-            ["pretrain", "learning_rate=1e-3"],
+            "pretrain learning_rate=1e-3",
             "relpos: unknown key 'learning_rate'. Did you mean 'recipe.lr'?",
         ),
-        (["help", "pretran"], "relpos: unknown command 'pretran'. Did you mean 'pretrain'?"),
-        (["reproduce"], "relpos: table must be given, as in: relpos reproduce table=demo"),
-        (["compare"], "relpos: network must be given, as in: relpos compare FOLDER FOLDER"),
+        ("help pretran", "relpos: unknown command 'pretran'. Did you mean 'pretrain'?"),
+        ("reproduce", "relpos: table must be given, as in: relpos reproduce table=demo"),
+        ("compare", "relpos: network must be given, as in: relpos compare FOLDER FOLDER"),
         (
-            ["reproduce", "demo"],
+            "reproduce demo",
             "relpos: demo: overrides have the form KEY=VALUE. Did you mean table=demo?",
         ),
         (
-            ["reproduce", "table=demo", "rows=[]", "dry_run=true"],
+            "reproduce table=demo rows=[] dry_run=true",
             "relpos: table demo: rows=[]: no row. Known: absolute,",
         ),
         (
-            ["pretrain", "position=compsite"],
+            "pretrain position=compsite",
             "relpos: unknown position 'compsite'. Did you mean 'composite' or 'composite_key'",
         ),
-        (
-            ["pretrain", "data=files", "data.root=/nowhere"],
-            "there is no folder or file /nowhere/corpus",
-        ),
-        (["finetune", "data=files", "data.corpus=pyproject.toml", "data.glue=/nowhere"], "data."),
-        (
-            ["pretrain", "data=files", "data.corpus={folder}/memory.txt"],
-            "memory.txt: Input/output error",
-        ),
-        (
-            ["reproduce", "table={folder}/deep.yaml"],
-            "deep.yaml:1: not YAML: nested more than 50 deep",
-        ),
-        (["params", "hydra.run.dir=/proc/nope"], "/proc/nope: No such file or directory"),
+        ("pretrain data=files data.root=/nowhere", "there is no folder or file /nowhere/corpus"),
+        ("finetune data=files data.corpus=pyproject.toml data.glue=/nowhere", "data."),
+        ("pretrain data=files data.corpus={folder}/memory.txt", "memory.txt: Input/output error"),
+        ("reproduce table={folder}/deep.yaml", "deep.yaml:1: not YAML: nested more than 50 deep"),
+        ("params hydra.run.dir=/proc/nope", "/proc/nope: No such file or directory"),
         (["compare", "a \udcff b", "network={folder}"], "'a \\udcff b': UTF-8 is expected"),
-        (["order", "network={long}"], "File name too long"),
+        ("order network={long}", "File name too long"),
         (
-            ["pretrain", "data.corpus=x"],
+            "pretrain data.corpus=x",
             "data.corpus: a key of data=files, which must be chosen beside it",
         ),
         (
-            ["pretrain", "-m", "hydra/sweeper=ax"],
+            "pretrain -m hydra/sweeper=ax",
             "hydra/sweeper=ax is not installed: pip install hydra-ax-sweeper",
         ),
-        (["finetune", "task={folder}/mood"], "Did you mean task={folder}/mood/task.yaml?"),
-        (["pretrain", "+logger.key=[SECRET"], "+logger.key=…: the value cannot be read."),
-        (["pretrain", "--logger.key=SECRET"], "write logger.key=…"),
-        (["pretrain", "--logger.key", "SECRET"], "write logger.key=…"),
-        (["pretrain", "logger={{_target_:x,key:SECRET}}"], "logger=…: the name of an option is"),
+        ("finetune task={folder}/mood", "Did you mean task={folder}/mood/task.yaml?"),
+        ("pretrain +logger.key=[SECRET", "+logger.key=…: the value cannot be read."),
+        ("pretrain --logger.key=SECRET", "write logger.key=…"),
+        ("pretrain --logger.key SECRET", "write logger.key=…"),
+        ("pretrain logger={{_target_:x,key:SECRET}}", "logger=…: the name of an option is"),
     ],
 )
-def test_a_mistake_is_one_line_and_status_one(relpos, arguments, said, tmp_path):
+def test_a_mistake_is_one_line_and_status_one(relpos, typed, said, tmp_path):
+    arguments = typed.split() if isinstance(typed, str) else typed
     (tmp_path / "memory.txt").symlink_to("/proc/self/mem")
     (tmp_path / "deep.yaml").write_text("[" * 50_000 + "]" * 50_000)
     (tmp_path / "mood").mkdir()
@@ -160,60 +145,25 @@ def test_help_shows_the_groups_and_what_each_dial_does(relpos):
 def test_help_explains_every_dial_of_the_command_itself(relpos, command):
     said = relpos(command, "--help").stdout
     dials = said.partition("Dials and their values:\n\n")[2].split("\n\n")[0].splitlines()
-    groups = {
-        "position",
-        "objective",
-        "conv",
-        "data",
-        "task",
-        "logger",
-        "size",
-        "recipe",
-        "speed",
-        "engine",
-        "trainer",
-        "pretrain",
-        "pairs",
-        "kind",
-    }
-    scores = {
-        "cola",
-        "mnli_m",
-        "mnli_mm",
-        "mrpc",
-        "qnli",
-        "qqp",
-        "rte",
-        "sst2",
-        "stsb",
-        "wnli",
-        "ax",
-    }
+    groups = "position objective conv data task logger size recipe speed engine trainer pretrain pairs kind"
+    scores = "cola mnli_m mnli_mm mrpc qnli qqp rte sst2 stsb wnli ax"
+    explained = {*groups.split(), *scores.split()}
     assert dials
     assert [
         line
         for line in dials
-        if line[0] != " " and "#" not in line and line.split(":")[0] not in groups | scores
+        if line[0] != " " and "#" not in line and line.split(":")[0] not in explained
     ] == []
 
 
 def test_equal_runs_of_a_sweep_are_done_once_and_the_folder_is_the_last_line(
     relpos, toy_runs, tmp_path
 ):
-    done = relpos(
-        "pretrain",
-        "-m",
-        "position=none",
-        "kernels=1,3",
-        "steps=2",
-        "batch=4",
-        "evaluations=1",
-        cwd=tmp_path,
-    )
+    typed = "pretrain -m position=none kernels=1,3 steps=2 batch=4 evaluations=1"
+    done = relpos(*typed.split(), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    folders = list((toy_runs / "pretrain").iterdir())
-    assert len(folders) == 1
-    assert done.stdout.splitlines()[-1] == str(folders[0])
+    [folder] = (toy_runs / "pretrain").iterdir()
+    assert done.stdout.splitlines()[-1] == str(folder)
     # nothing is left in the folder where it was typed
     assert list(tmp_path.iterdir()) == [toy_runs]
 
@@ -236,72 +186,57 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(arguments, python):
 
 
 @pytest.mark.parametrize(
-    ("shell", "said"),
+    ("typed", "said"),
     [
-        (
-            "params size=tiny >/dev/full",
-            "cannot write standard output or a file: No space left on device",
+        *(
+            (f"{typed} >/dev/full", f"{FULL_DISK}: No space left on device\n")
+            for typed in ("params size=tiny", "--help")
         ),
-        ("--help >/dev/full", "cannot write standard output or a file: No space left on device"),
+        ("params size=tiny 2>&-", ""),
     ],
 )
-def test_output_that_goes_nowhere_is_one_line(shell, said, python):
-    done = subprocess.run(
-        ["sh", "-c", f"exec {python} -m relpos.cli {shell}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (1, f"relpos: {said}\n")
+def test_output_that_goes_nowhere_is_one_line_and_stderr_may_be_closed(typed, said, python):
+    shell = ["sh", "-c", f"exec {python} -m relpos.cli {typed}"]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (bool(said), said)
 
 
 def test_closed_output_is_refused_before_any_work(relpos, monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     done = relpos("params", "size=tiny")
-    assert (done.returncode, done.stderr) == (
-        1,
-        "relpos: standard output is closed; >/dev/null drops what is printed\n",
-    )
+    said = "relpos: standard output is closed; >/dev/null drops what is printed\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
-def test_stderr_may_be_closed(python):
-    done = subprocess.run(
-        ["sh", "-c", f"exec {python} -m relpos.cli params size=tiny 2>&-"],
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0
+def raising(error: Exception) -> Callable[..., str]:
+    """A command that fails."""
+
+    def command(**config: object) -> str:
+        raise error
+
+    return command
+
+
+NO_MEMORY = "relpos: there is not enough memory"
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "said"),
     [
-        MemoryError(),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
-        ImportError("libx.so: failed to map segment"),
-        RuntimeError("could not create a primitive"),
+        (MemoryError(), NO_MEMORY),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), NO_MEMORY),
+        (ImportError("libx.so: failed to map segment"), NO_MEMORY),
+        (RuntimeError("could not create a primitive"), NO_MEMORY),
+        (OSError(errno.ENOSPC, "full"), f"{FULL_DISK}: full"),
+        (OSError(errno.EFBIG, "too large"), f"{FULL_DISK}: too large"),
     ],
 )
-def test_too_little_memory_is_one_line(relpos, monkeypatch, error):
-    def exhausted(**config: object) -> str:
-        raise error
-
-    monkeypatch.setattr("relpos.commands.params.params", exhausted)
+def test_too_little_memory_and_a_stream_that_takes_no_more_are_one_line(
+    relpos, monkeypatch, error, said
+):
+    monkeypatch.setattr("relpos.commands.params.params", raising(error))
     done = relpos("params", "size=tiny")
-    assert (done.returncode, done.stderr) == (1, "relpos: there is not enough memory\n")
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
-def test_a_stream_that_takes_no_more_is_one_line(number, relpos, monkeypatch):
-    def full(**config: object) -> str:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr("relpos.commands.params.params", full)
-    done = relpos("params", "size=tiny")
-    assert (done.returncode, done.stderr) == (
-        1,
-        f"relpos: cannot write standard output or a file: {os.strerror(number)}\n",
-    )
+    assert (done.returncode, done.stderr) == (1, f"{said}\n")
 
 
 def test_a_working_directory_that_is_gone_is_one_line(relpos, tmp_path):
@@ -322,20 +257,19 @@ def test_nothing_is_written_into_the_working_directory(relpos):
 
 def test_a_pipe_of_our_own_that_breaks_is_not_taken_for_stdout(monkeypatch):
     """The command must not end quietly where one of its processes has died."""
-
-    def broken(**config: object) -> str:
-        raise BrokenPipeError
-
-    monkeypatch.setattr("relpos.commands.params.params", broken)
+    monkeypatch.setattr("relpos.commands.params.params", raising(BrokenPipeError()))
     with pytest.raises(BrokenPipeError):
         main(["params", "size=tiny"])
 
 
+def option_file(folder: Path, target: str) -> None:
+    (folder / "position").mkdir()
+    content = f"_partial_: true\n_target_: {target}\n"
+    (folder / "position" / "mine.yaml").write_text(content)
+
+
 def test_an_option_file_of_ones_own(relpos, tmp_path):
-    (tmp_path / "position").mkdir()
-    (tmp_path / "position" / "mine.yaml").write_text(
-        "_target_: relpos.model.position.Composite\n_partial_: true\nk: 3\n"
-    )
+    option_file(tmp_path, "relpos.model.position.Composite\nk: 3")
     done = relpos(
         "params", "position=mine", "--config-dir", str(tmp_path), "+position.scaled=false"
     )
@@ -343,8 +277,7 @@ def test_an_option_file_of_ones_own(relpos, tmp_path):
 
 
 def test_rows_of_a_table_may_have_options_of_ones_own(relpos, tmp_path):
-    (tmp_path / "position").mkdir()
-    (tmp_path / "position" / "mine.yaml").write_text("_target_: own_module.Mine\n_partial_: true\n")
+    option_file(tmp_path, "own_module.Mine")
     (tmp_path / "own_module.py").write_text(
         "from relpos.model.position import Composite as Base\n\n\nclass Mine(Base): ...\n"
     )
@@ -356,14 +289,10 @@ def test_rows_of_a_table_may_have_options_of_ones_own(relpos, tmp_path):
         tasks=[],
         seeds=[0],
     )
-    done = relpos(
-        "reproduce", f"table={table}", "dry_run=true", "--config-dir", str(tmp_path), cwd=tmp_path
-    )
+    typed = ["reproduce", f"table={table}", "dry_run=true"]
+    done = relpos(*typed, "--config-dir", str(tmp_path), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert (
-        "unknown position 'mine'"
-        in relpos("reproduce", f"table={table}", "dry_run=true", cwd=tmp_path).stderr
-    )
+    assert "unknown position 'mine'" in relpos(*typed, cwd=tmp_path).stderr
 
 
 @pytest.mark.full  # torch is imported in every process
@@ -375,15 +304,9 @@ def test_a_sweep_goes_through_the_launchers_of_hydra(launcher, schemes, relpos, 
         f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher",
         reason="pip install hydra-joblib-launcher hydra-submitit-launcher",
     )
-    arguments = [
-        f"position={schemes}",
-        "steps=2",
-        "batch=4",
-        "evaluations=1",
-        "speed.threads=1",
-        f"hydra/launcher={launcher}",
-    ]
-    command = [sys.executable, "-m", "relpos.cli", "pretrain", "-m", *arguments]
+    short = ["steps=2", "batch=4", "evaluations=1", "speed.threads=1", f"hydra/launcher={launcher}"]
+    sweep = ["pretrain", "-m", *short]
+    command = [sys.executable, "-m", "relpos.cli", *sweep, f"position={schemes}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     records = [
@@ -393,8 +316,6 @@ def test_a_sweep_goes_through_the_launchers_of_hydra(launcher, schemes, relpos, 
     assert [(record["state"], len(record["starts"])) for record in records] == [
         ("finished", 1)
     ] * len(schemes.split(","))
-    wrong = relpos("pretrain", "-m", "position=none,tsa", *arguments[1:], cwd=tmp_path)
-    assert (wrong.returncode, wrong.stderr.splitlines()[-1][:29]) == (
-        1,
-        "relpos: unknown position 'tsa",
-    )
+    wrong = relpos(*sweep, "position=none,tsa", cwd=tmp_path)
+    assert wrong.returncode == 1
+    assert wrong.stderr.splitlines()[-1].startswith("relpos: unknown position 'tsa")
