@@ -77,10 +77,6 @@ def test_a_folder_that_was_killed_is_cleared_by_the_next_an_hour_later(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"place", new.name, other.name}
 
 
-def _folder(tmp_path: Path):  # type: ignore[no-untyped-def]
-    return files.replacing_folder(tmp_path / "place")
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -4,6 +4,8 @@ of each kind."""
 import copy
 import json
 import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,77 +96,59 @@ def changed(draw: st.DrawFn, content: Any) -> Any:
             if how == "remove":
                 del node[key]
             elif how == "add" and isinstance(node, dict):
-                node[
-                    draw(
-                        st.text(max_size=3)
-                        | st.sampled_from(["_args_", "_partial_", "parts", "hydra"])
-                    )
-                ] = draw(VALUES)
+                names = st.sampled_from(["_args_", "_partial_", "parts", "hydra"])
+                node[draw(st.text(max_size=3) | names)] = draw(VALUES)
             else:
                 node[key] = draw(VALUES)
             break
     return content
 
 
-def one_line_or_success(function: Any, *arguments: Any) -> None:
-    try:
-        function(*arguments)
-    except RelposError as error:
-        if "\n" in str(error):
-            pytest.fail(f"more than a line: {error!s}")
+def tried(
+    original: Any, file: Path, write: Callable[[Any], str], read: Callable[[], Any], long: int = 300
+) -> None:
+    """Reads a file whose content was changed, and which now and then ends within so many
+    characters."""
+
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(changed(original), st.integers(0, 13 * long))
+    def trial(content: Any, end: int) -> None:
+        file.write_text(write(content)[: end if end < long else None], encoding="utf-8")
+        try:
+            read()
+        except RelposError as error:
+            if "\n" in str(error):
+                pytest.fail(f"more than a line: {error!s}")
+
+    trial()
 
 
-def many(examples: int = EXAMPLES) -> Any:
-    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-@pytest.mark.parametrize("name", ["config.yaml", "config.json"])
-def test_a_model_folder(name, model_folder):
+@pytest.mark.parametrize(
+    ("name", "write", "more"),
+    [("config.yaml", yaml.safe_dump, {}), ("config.json", json.dumps, {"model_type": "relpos"})],
+)
+def test_a_model_folder(name, write, more, model_folder):
     content = yaml.safe_load((model_folder / "config.yaml").read_text(encoding="utf-8"))
     (model_folder / "config.yaml").unlink()
-    original, write = (
-        (content, yaml.safe_dump)
-        if name == "config.yaml"
-        else (content | {"model_type": "relpos"}, json.dumps)
-    )
-
-    @many()
-    @given(changed(original), st.integers(0, 4000))
-    def read(content: Any, end: int) -> None:
-        (model_folder / name).write_text(
-            write(content)[: end if end < 300 else None], encoding="utf-8"
-        )
-        one_line_or_success(relpos.load, model_folder)
-
-    read()
+    tried(content | more, model_folder / name, write, lambda: relpos.load(model_folder))
 
 
 def test_an_experiment_file(tmp_path):
-    @many()
-    @given(changed(EXPERIMENT), st.integers(0, 4000))
-    def read(content: Any, end: int) -> None:
-        file = tmp_path / "mine.yaml"
-        file.write_text(yaml.safe_dump(content)[: end if end < 300 else None], encoding="utf-8")
-        one_line_or_success(lambda: plan_table(load(str(file))))
-
-    read()
+    file = tmp_path / "mine.yaml"
+    tried(EXPERIMENT, file, yaml.safe_dump, lambda: plan_table(load(str(file))))
 
 
-def test_a_task_file(tmp_path):
+@pytest.mark.parametrize(
+    "read",
+    [read_task_file, lambda file: relpos.compose("finetune", ["size=tiny", f"task={file}"])],
+    ids=["alone", "composed"],
+)
+def test_a_task_file(read, tmp_path):
     for split in ("train", "dev"):
-        (tmp_path / f"{split}.tsv").write_text(
-            "a\tb\ty\none\ttwo\tno\nthree\tfour\tyes\n", encoding="utf-8"
-        )
-
-    @many()
-    @given(changed(TASK), st.integers(0, 4000))
-    def read(content: Any, end: int) -> None:
-        file = tmp_path / "mine.yaml"
-        file.write_text(yaml.safe_dump(content)[: end if end < 300 else None], encoding="utf-8")
-        one_line_or_success(read_task_file, str(file))
-        one_line_or_success(relpos.compose, "finetune", ["size=tiny", f"task={file}"])
-
-    read()
+        text = "a\tb\ty\none\ttwo\tno\nthree\tfour\tyes\n"
+        (tmp_path / f"{split}.tsv").write_text(text, encoding="utf-8")
+    file = tmp_path / "mine.yaml"
+    tried(TASK, file, yaml.safe_dump, lambda: read(str(file)))
 
 
 EWOK = {"Domain": "d", "Context1": "a", "Context2": "b", "Target1": "c", "Target2": "e"}
@@ -177,26 +161,12 @@ BLIMP = {"sentence_good": "a", "sentence_bad": "b", "UID": "u"}
     "original", [BLIMP, EWOK, COMPS, ENTITIES], ids=["blimp", "ewok", "comps", "entities"]
 )
 def test_json_lines_of_pairs(original, tmp_path):
-    @many()
-    @given(changed(original), st.integers(0, 400))
-    def read(content: Any, end: int) -> None:
-        file = tmp_path / "mine.jsonl"
-        file.write_text(json.dumps(content)[: end if end < 60 else None], encoding="utf-8")
-        one_line_or_success(PairFiles(file, limit=1).pairs)
-
-    read()
+    file = tmp_path / "mine.jsonl"
+    tried(original, file, json.dumps, PairFiles(file, limit=1).pairs, 60)
 
 
 def test_json_lines_of_a_task(tmp_path):
     own = OwnTask(folder=str(tmp_path), columns=["a", "b"])
-    (tmp_path / "dev.jsonl").write_text('{"a": "c", "b": "d", "label": "e"}', encoding="utf-8")
-
-    @many()
-    @given(changed({"a": "c", "b": "d", "label": "e"}), st.integers(0, 400))
-    def read(content: Any, end: int) -> None:
-        (tmp_path / "train.jsonl").write_text(
-            json.dumps(content)[: end if end < 60 else None], encoding="utf-8"
-        )
-        one_line_or_success(own.arguments)
-
-    read()
+    line = {"a": "c", "b": "d", "label": "e"}
+    (tmp_path / "dev.jsonl").write_text(json.dumps(line), encoding="utf-8")
+    tried(line, tmp_path / "train.jsonl", json.dumps, own.arguments, 60)

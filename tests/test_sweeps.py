@@ -3,7 +3,9 @@
 import json
 import math
 import sys
+from collections.abc import Callable
 from functools import wraps
+from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,19 +47,23 @@ def returned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return seen
 
 
-def records(stage: str, runs: Path) -> dict[int, dict[str, Any]]:
-    found = [json.loads(path.read_text()) for path in (runs / stage).glob("*/record.json")]
+def losses(runs: Path, key: Callable[[dict[str, Any]], Any]) -> dict[Any, float]:
+    """A key of the meaning of each finished pre-training → its loss."""
+    records = [json.loads(path.read_text()) for path in (runs / "pretrain").glob("*/record.json")]
     return {
-        record["meaning"]["seed"]: record["metrics"]
-        for record in found
+        key(record["meaning"]): record["metrics"]["heldout_loss"]
+        for record in records
         if record["state"] == "finished"
     }
 
 
+SWEEP = ["pretrain", "-m", *SHORT, "seed=1,2", "metric=heldout_loss"]
+
+
 def test_a_sweeper_gets_the_figure_that_metric_names(toy_runs, returned):
-    assert main(["pretrain", "-m", *SHORT, "seed=1,2", "metric=heldout_loss"]) == 0
-    kept = records("pretrain", toy_runs)
-    assert returned == [kept[1]["heldout_loss"], kept[2]["heldout_loss"]]
+    assert main(SWEEP) == 0
+    kept = losses(toy_runs, itemgetter("seed"))
+    assert returned == [kept[1], kept[2]]
 
 
 def test_a_run_that_fails_is_the_worst_and_the_sweep_goes_on(
@@ -71,19 +77,16 @@ def test_a_run_that_fails_is_the_worst_and_the_sweep_goes_on(
         return execute(run, **how)
 
     monkeypatch.setattr("relpos.runs.execute.execute", failing)
-    assert main(["pretrain", "-m", *SHORT, "seed=1,2", "metric=heldout_loss"]) == 1
+    assert main(SWEEP) == 1
     assert capsys.readouterr().err.endswith("relpos: training diverged\n")
-    assert returned == [math.inf, records("pretrain", toy_runs)[2]["heldout_loss"]]
+    assert returned == [math.inf, losses(toy_runs, itemgetter("seed"))[2]]
 
 
 def test_the_figure_is_any_final_number_or_column_and_its_negative_where_more_is_better(tmp_path):
     metrics = {"steps": 3, "columns": {"rte": 52.5}, "parts": {"x": 1.0}}
     (tmp_path / "record.json").write_text(json.dumps({"metrics": metrics}))
-    assert (figure(tmp_path, "rte"), figure(tmp_path, "-rte"), figure(tmp_path, "steps")) == (
-        52.5,
-        -52.5,
-        3,
-    )
+    figures_of_run = [figure(tmp_path, name) for name in ("rte", "-rte", "steps")]
+    assert figures_of_run == [52.5, -52.5, 3]
     with pytest.raises(
         RelposError, match=r"metric=rtf: the run has no figure 'rtf'\. Did you mean 'rte'\?"
     ):
@@ -97,11 +100,12 @@ def test_the_figure_is_any_final_number_or_column_and_its_negative_where_more_is
 def test_a_figure_that_the_run_will_not_have_is_refused_before_the_training(
     toy_runs, command, more
 ):
-    run = relpos.run(relpos.compose(command, [*SHORT, *more]))
+    overrides = [*SHORT, *more]
+    run = relpos.run(relpos.compose(command, overrides))
     for name in figures(run.metrics):
-        assert plan(relpos.compose(command, [*SHORT, *more, f"metric=-{name}"])).path == run.path
+        assert plan(relpos.compose(command, [*overrides, f"metric=-{name}"])).path == run.path
     with pytest.raises(RelposError, match="^metric=step: the run has no figure 'step'"):
-        plan(relpos.compose(command, [*SHORT, *more, "metric=step"]))
+        plan(relpos.compose(command, [*overrides, "metric=step"]))
 
 
 @pytest.mark.full
@@ -118,13 +122,10 @@ def test_optuna_finds_the_best_of_four_learning_rates(toy_runs):
     )
     (found,) = (toy_runs / "sweeps").glob("*/optimization_results.yaml")
     best = yaml.safe_load(found.read_text())
-    kept = [json.loads(path.read_text()) for path in (toy_runs / "pretrain").glob("*/record.json")]
-    losses = {
-        record["meaning"]["recipe"]["lr"]: record["metrics"]["heldout_loss"] for record in kept
-    }
-    assert sorted(losses) == rates
-    assert best["best_params"]["recipe.lr"] == min(losses, key=lambda rate: losses[rate]) == 3e-3
-    assert best["best_value"] == losses[3e-3]
+    kept = losses(toy_runs, lambda meaning: meaning["recipe"]["lr"])
+    assert sorted(kept) == rates
+    assert best["best_params"]["recipe.lr"] == min(kept, key=kept.__getitem__) == 3e-3
+    assert best["best_value"] == kept[3e-3]
 
 
 def test_keys_that_a_sweep_goes_through_reach_the_logger_and_no_file(tmp_path, monkeypatch):
@@ -141,10 +142,7 @@ def test_keys_that_a_sweep_goes_through_reach_the_logger_and_no_file(tmp_path, m
     group = "++logger={prefix: SECRET2, version: SECRET3}"
     custom = ["logger=custom", "logger._target_=pytorch_lightning.loggers.CSVLogger"]
     every = [(prefix, version) for prefix in ("SECRET, 1", "SECRET2") for version in (1, "SECRET3")]
-    for words, kept in (
-        (keys, every),
-        ([group], every[-1:]),
-    ):
+    for words, kept in ((keys, every), ([group], every[-1:])):
         loggers.clear()
         assert main(["pretrain", "-m", *custom, *words]) == 0
         assert sorted(loggers, key=str) == sorted(kept, key=str)
@@ -153,16 +151,21 @@ def test_keys_that_a_sweep_goes_through_reach_the_logger_and_no_file(tmp_path, m
     assert "SECRET" not in "".join([*swept, *sys.argv, *without_keys([group])])
 
 
-def test_keys_among_the_params_of_a_sweeper_become_overrides_with_references():
-    params = {"logger.prefix": "'SECRET, 1',SECRET2", "seed": "1,2"}
-    typed = "hydra.sweeper.params={logger.x: SECRET}"
-    overrides = {"task": ["steps=1"], "hydra": [typed]}
-    hydra = {"sweeper": {"params": params}, "overrides": overrides, "job": {}}
+def written_down(sweeper: dict[str, Any], **overrides: list[str]) -> Any:
+    """What Hydra writes down of a sweep."""
+    hydra = {"sweeper": sweeper, "overrides": overrides, "job": {}}
     config = OmegaConf.create({"hydra": hydra})
     KeepsKeys().on_multirun_start(config)
     assert "SECRET" not in OmegaConf.to_yaml(config)
-    assert config.hydra.sweeper.params == {"seed": "1,2"}
-    prefix, steps = config.hydra.overrides.task  # with its references resolved
+    return config.hydra
+
+
+def test_keys_among_the_params_of_a_sweeper_become_overrides_with_references():
+    params = {"logger.prefix": "'SECRET, 1',SECRET2", "seed": "1,2"}
+    typed = "hydra.sweeper.params={logger.x: SECRET}"
+    hydra = written_down({"params": params}, task=["steps=1"], hydra=[typed])
+    assert hydra.sweeper.params == {"seed": "1,2"}
+    prefix, steps = hydra.overrides.task  # with its references resolved
     assert (prefix, steps) == ("logger.prefix='SECRET, 1','SECRET2'", "steps=1")
     assert "SECRET" not in without_keys([typed])[0]
 
@@ -186,10 +189,7 @@ def test_a_key_in_the_rows_overrides_of_a_swept_table_stands_in_no_file(tmp_path
 
 def test_the_password_of_a_study_is_a_reference_where_hydra_writes_a_sweep_down():
     storage = "mysql://me:SECRET@host/study"
-    overrides = {"task": ["seed=1,2"], "hydra": [f"hydra.sweeper.storage='{storage}'"]}
-    hydra = {"sweeper": {"storage": storage}, "overrides": overrides, "job": {}}
-    config = OmegaConf.create({"hydra": hydra})
-    KeepsKeys().on_multirun_start(config)
-    assert "SECRET" not in OmegaConf.to_yaml(config)
-    assert config.hydra.sweeper.storage == storage
-    assert config.hydra.overrides.task == ["seed=1,2"]
+    typed = f"hydra.sweeper.storage='{storage}'"
+    hydra = written_down({"storage": storage}, task=["seed=1,2"], hydra=[typed])
+    assert hydra.sweeper.storage == storage
+    assert hydra.overrides.task == ["seed=1,2"]

@@ -8,7 +8,6 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ class X(Scheme):
 def f(*arguments, **more):
     return 1.0
 """
+SHORT = ["size=tiny", "steps=1", "batch=2", "evaluations=1"]
 STRANGERS = [
     "evil.f",
     "os.mkdir",
@@ -61,13 +61,13 @@ def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("command", [["export", "to=there"], ["analyze", "kernels"]])
 @pytest.mark.parametrize("part", ["position", "conv"])
 def test_a_model_folder_runs_nothing(command, part, marker, model_folder, refused):
-    folder = model_folder
-    text = (folder / "config.yaml").read_text(encoding="utf-8")
+    file = model_folder / "config.yaml"
+    text = file.read_text(encoding="utf-8")
     ours = {"position": "relpos.model.position.Composite", "conv": "relpos.model.conv.NoConv"}[part]
     assert ours in text
-    (folder / "config.yaml").write_text(text.replace(ours, "evil.X"))
-    said = refused(*command, f"network={folder}")
-    assert str(folder / "config.yaml") in said
+    file.write_text(text.replace(ours, "evil.X"))
+    said = refused(*command, f"network={model_folder}")
+    assert str(file) in said
     assert f"{part}._target_=evil.X" in said
     assert "trust=evil" in said
     assert not marker.exists()
@@ -75,40 +75,33 @@ def test_a_model_folder_runs_nothing(command, part, marker, model_folder, refuse
 
 def test_a_folder_of_relpos_export_runs_nothing(marker, toy_runs, refused):
     folder = marker.parent / "exported"
-    overrides = ["size=tiny", "position=fixed", "steps=1", "batch=2", "evaluations=1"]
-    run = relpos.run(relpos.compose("pretrain", overrides)).path
+    run = relpos.run(relpos.compose("pretrain", [*SHORT, "position=fixed"])).path
     assert main(["export", f"network={run}", f"to={folder}"]) == 0
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    file = folder / "config.json"
+    config = json.loads(file.read_text(encoding="utf-8"))
     assert config["model_type"] == "relpos"
-    config["position"] = {
-        "_target_": "relpos.model.position.Merge",
-        "parts": [config["position"], {"_target_": "evil.X"}],
-    }
-    (folder / "config.json").write_text(json.dumps(config))
+    parts = [config["position"], {"_target_": "evil.X"}]
+    config["position"] = {"_target_": "relpos.model.position.Merge", "parts": parts}
+    file.write_text(json.dumps(config))
     said = refused("analyze", "kernels", f"network={folder}")
-    assert f"{folder / 'config.json'}: position.parts.1._target_=evil.X" in said
+    assert f"{file}: position.parts.1._target_=evil.X" in said
     assert not marker.exists()
 
 
 def test_a_pretraining_record_runs_nothing(marker, toy_runs, refused):
-    cfg = relpos.compose(
-        "pretrain",
-        ["size=tiny", "position=none", "steps=1", "batch=2", "evaluations=1", "snapshots=[50,100]"],
-    )
-    run = relpos.run(cfg).path
+    overrides = [*SHORT, "position=none", "snapshots=[50,100]"]
+    run = relpos.run(relpos.compose("pretrain", overrides)).path
     for file in (run / "config.yaml", run / "model" / "config.yaml"):
         file.write_text(
             file.read_text(encoding="utf-8").replace("relpos.model.position.NoPosition", "evil.X")
         )
     for name in (run, run / "snapshots" / "50.safetensors"):
         assert "trust=evil" in refused("analyze", "kernels", f"network={name}")
-    for command in (
-        ["order", f"network={run}"],
-        ["analyze", "lengths", f"network={run}"],
-        ["compare", str(run), str(run)],
-    ):
-        main(command)
-    main(["finetune", "size=tiny", "task=cola", f"network={run}", "steps=1"])
+    network = f"network={run}"
+    main(["order", network])
+    main(["analyze", "lengths", network])
+    main(["compare", str(run), str(run)])
+    main(["finetune", "size=tiny", "task=cola", network, "steps=1"])
     assert not marker.exists()
 
 
@@ -164,18 +157,12 @@ def test_an_experiment_file_reads_no_secret(row, tmp_path, toy_runs, refused):
     assert "a file may refer to other keys" in said
 
 
-@pytest.mark.parametrize(
-    "metric",
-    [
-        "evil.f",
-        "os.mkdir",
-        "antigravity.geohash",
-        "relpos.files.os.mkdir",
-        "relpos.files.write_text",
-    ],
-)
-def test_a_task_file_calls_nothing(metric, marker, toy_runs, capsys, task_folder):
-    file = task_folder(metric)
+@pytest.mark.parametrize("metric", STRANGERS)
+def test_a_task_file_calls_nothing(metric, marker, toy_runs, capsys, tmp_path):
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text("text\tlabel\none\tyes\ntwo\tno\n")
+    file = tmp_path / "task.yaml"
+    file.write_text(f"name: mine\ncolumns: text\nmetric: {metric}\n")
     for command in (["finetune", "size=tiny"], ["finetune", "--help"]):
         main([*command, f"task={file}"])
     said = capsys.readouterr().err
@@ -183,19 +170,6 @@ def test_a_task_file_calls_nothing(metric, marker, toy_runs, capsys, task_folder
     with pytest.raises(RelposError, match="only names of"):
         instantiate({"_target_": metric}, "metric")
     assert not marker.exists()
-
-
-@pytest.fixture
-def task_folder(tmp_path: Path) -> Callable[[str], Path]:
-    """The file of a task with a metric."""
-
-    def made(metric: str) -> Path:
-        for split in ("train", "dev"):
-            (tmp_path / f"{split}.tsv").write_text("text\tlabel\none\tyes\ntwo\tno\n")
-        (tmp_path / "task.yaml").write_text(f"name: mine\ncolumns: text\nmetric: {metric}\n")
-        return tmp_path / "task.yaml"
-
-    return made
 
 
 def test_an_experiment_file_may_name_one_of_our_metrics():
@@ -250,13 +224,8 @@ def test_a_trusted_class_must_still_be_of_its_kind(marker):
 
 
 def test_words_of_the_command_line_are_trusted():
-    assert asked(
-        ["position._target_=mine.X", "trust=[other,more]", "task.metric=scores.f", "seed=1"]
-    ) == [
-        "position._target_=mine.X",
-        "task.metric=scores.f",
-        "seed=1",
-    ]
+    typed = ["position._target_=mine.X", "task.metric=scores.f", "seed=1"]
+    assert asked([typed[0], "trust=[other,more]", *typed[1:]]) == typed
     assert os.environ["RELPOS_TRUST"] == "mine,other,more,scores"
 
 
@@ -269,15 +238,20 @@ def test_trust_wants_the_name_of_a_module(refused):
     assert "trust=../evil: the name of a module is expected" in refused("params", "trust=../evil")
 
 
+def with_evil(python: str, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    """`relpos params` in a folder with the module `evil`."""
+    (folder / "evil.py").write_text(EVIL.format(marker=folder / "marker"))
+    arguments = [python, "-m", "relpos.cli", "params", "size=tiny", *more]
+    return subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize(
     "more", [["position._target_=evil.X"], ["--config-dir", "mine", "position=mine"]]
 )
 def test_a_class_of_the_current_folder_is_found(more, tmp_path, python):
-    (tmp_path / "evil.py").write_text(EVIL.format(marker=tmp_path / "marker"))
     (tmp_path / "mine" / "position").mkdir(parents=True)
     (tmp_path / "mine" / "position" / "mine.yaml").write_text("_target_: evil.X\n_partial_: true\n")
-    arguments = [python, "-m", "relpos.cli", "params", "size=tiny", *more]
-    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = with_evil(python, tmp_path, *more)
     assert (done.returncode, (tmp_path / "marker").exists()) == (0, True), done.stderr
 
 
@@ -286,21 +260,9 @@ def test_a_file_of_the_current_folder_takes_no_package_place(tmp_path):
     """The order in which Python looks: the working directory comes last, and only if a module of it
     is asked for."""
     (tmp_path / "yaml.py").write_text("raise SystemExit('shadowed')\n")
-    (tmp_path / "evil.py").write_text(EVIL.format(marker=tmp_path / "marker"))
-    arguments = [
-        sys.executable,
-        "-m",
-        "relpos.cli",
-        "params",
-        "size=tiny",
-        "position._target_=evil.X",
-    ]
-    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, "shadowed" in done.stderr, (tmp_path / "marker").exists()) == (
-        0,
-        False,
-        True,
-    ), done.stderr
+    done = with_evil(sys.executable, tmp_path, "position._target_=evil.X")
+    assert "shadowed" not in done.stderr
+    assert (done.returncode, (tmp_path / "marker").exists()) == (0, True), done.stderr
 
 
 PLANTED = """

@@ -43,31 +43,17 @@ def test_the_override_for_a_size_is_told_where_the_recipe_comes_from():
     [
         (
             "finetune",
-            [
-                "network=FOLDER",
-                "recipe=finetune_small",
-                "task=rte",
-                "change.positions=remove",
-                "change.tisa=3",
-                "length=64",
-            ],
+            "network=FOLDER recipe=finetune_small task=rte change.positions=remove change.tisa=3 length=64",
         ),
         (
             "pretrain",
-            [
-                "network=FOLDER",
-                "recipe=small",
-                "steps=5",
-                "recipe.position_lr=3",
-                "data=hub",
-                "packing=document",
-            ],
+            "network=FOLDER recipe=small steps=5 recipe.position_lr=3 data=hub packing=document",
         ),
-        ("finetune", ["size=small", "position=fixed", "pretrain.steps=9"]),
+        ("finetune", "size=small position=fixed pretrain.steps=9"),
     ],
 )
 def test_other_overrides_are_taken(command, overrides):
-    assert compose(command, overrides)
+    assert compose(command, overrides.split())
 
 
 BERT = {
@@ -79,20 +65,17 @@ BERT = {
 }
 
 
-@pytest.mark.parametrize(("hidden", "lr"), [(64, 1e-3), (384, 3e-4), (768, 1e-4)])
-def test_the_width_of_the_network_gives_the_recipe(hidden, lr, tmp_path):
-    (tmp_path / "config.json").write_text(
-        json.dumps(BERT | {"hidden_size": hidden, "intermediate_size": 64}), encoding="utf-8"
-    )
-    assert compose("finetune", [f"network={tmp_path}", "task=rte"]).recipe.lr == lr
-    assert (
-        compose("finetune", [f"network={tmp_path}", "task=rte", "recipe=finetune_tiny"]).recipe.lr
-        == 1e-3
-    )
-    assert (
-        compose("pretrain", [f"network={tmp_path}"]).recipe.lr
-        == {64: 2.5e-3, 384: 3e-4, 768: 1e-4}[hidden]
-    )
+@pytest.mark.parametrize(
+    ("hidden", "lr", "pretrain_lr"), [(64, 1e-3, 2.5e-3), (384, 3e-4, 3e-4), (768, 1e-4, 1e-4)]
+)
+def test_the_width_of_the_network_gives_the_recipe(hidden, lr, pretrain_lr, tmp_path):
+    config = BERT | {"hidden_size": hidden, "intermediate_size": 64}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    network = f"network={tmp_path}"
+    tuning = [network, "task=rte"]
+    assert compose("finetune", tuning).recipe.lr == lr
+    assert compose("finetune", [*tuning, "recipe=finetune_tiny"]).recipe.lr == 1e-3
+    assert compose("pretrain", [network]).recipe.lr == pretrain_lr
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from relpos.config import quick
 from relpos.config.compose import compose, resolved
-from relpos.config.conf import conf_dir, options
-from relpos.readers import read_yaml
+from relpos.config.conf import conf_dir, defaults_of, options
 from schemes import FULL
 
 COMMANDS = sorted(path.stem for path in conf_dir().glob("*.yaml") if path.stem != "command")
@@ -72,14 +71,9 @@ VALUES = {
 
 def every_option(command: str) -> list[list[str]]:
     """Overrides that choose every option of every group of a command at least once."""
-    groups = [
-        str(key)
-        for entry in read_yaml(conf_dir() / f"{command}.yaml")["defaults"]
-        if isinstance(entry, dict)
-        for key in entry
-    ]
     known = [
-        [f"{group}={option}" for option in options()[group.partition("@")[0]]] for group in groups
+        [f"{group}={option}" for option in options()[group.partition("@")[0]]]
+        for group in defaults_of(command)
     ]
     return [[override for override in chosen if override] for chosen in zip_longest(*known)] or [[]]
 
@@ -126,25 +120,21 @@ def test_the_configuration_may_be_changed_but_has_no_other_keys():
 @pytest.mark.parametrize(
     "override",
     [
-        *[
-            "position=tsa",
-            "nokey=1",
-            "position.nokey=1",
-            "+position.k=3",
-            "~conv",
-            "k=1,2",
-            "position={k: 3}",
-            "data/x@y=z",
-            "k",
-        ],
-        *[
-            "size=[1]",
-            "hydra.verbose=true",
-            "hydra/launcher=joblib",
-            "k=[",
-            "first={share: 0.5}",
-            "position=custom position.k=3",
-        ],
+        "position=tsa",
+        "nokey=1",
+        "position.nokey=1",
+        "+position.k=3",
+        "~conv",
+        "k=1,2",
+        "position={k: 3}",
+        "data/x@y=z",
+        "k",
+        "size=[1]",
+        "hydra.verbose=true",
+        "hydra/launcher=joblib",
+        "k=[",
+        "first={share: 0.5}",
+        "position=custom position.k=3",
     ],
 )
 def test_what_only_hydra_can_tell_is_left_to_it(override):
