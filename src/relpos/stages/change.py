@@ -42,21 +42,18 @@ def change_positions(encoder: Encoder, change: Change, length: int, seed: int) -
     """
     from relpos.model.surgery import add_tisa, fold_positions, set_tisa
 
-    functions, reused = change.tisa, change.reused
-    values = (
-        fitted_values(encoder, functions, reused, length)
-        if functions and change.start == "regression"
-        else None
-    )
+    values: list[Values] = []
+    if change.tisa and change.start == "regression":
+        values = fitted_values(encoder, change, length)
     if change.positions == "remove":
         fold_positions(encoder)
-    if functions:
+    if change.tisa:
         # The modules draw their initial values when they are made; these are drawn again, from the
         # run's seed.
         with torch.random.fork_rng(devices=[]):
-            tisa = add_tisa(encoder, functions, reused)
+            tisa = add_tisa(encoder, change.tisa, change.reused)
         redraw(tisa.named_parameters(), seed)
-        if values is not None:
+        if values:
             set_tisa(tisa, values)
 
 
@@ -73,7 +70,7 @@ def check_change(encoder: Encoder, change: Change, length: int) -> None:
         check_maps(encoder, length, change.tisa)
 
 
-def fitted_values(encoder: Encoder, functions: int, reused: bool, length: int) -> list[Values]:
+def fitted_values(encoder: Encoder, change: Change, length: int) -> list[Values]:
     """For each module of TISA and each head: amplitudes, sharpnesses and centres by least squares
     to F̂_P of the module's layer.
 
@@ -82,14 +79,13 @@ def fitted_values(encoder: Encoder, functions: int, reused: bool, length: int) -
     """
     from relpos.analysis.profiles import profiles
 
-    passes = encoder.shape.layers
     layers = len(encoder.layers)
     matrices = [profiles(encoder, layer, length) for layer in range(layers)]
     # One module serves all layers, and least squares to their mean is least squares to all of them.
-    if reused:
-        matrices = [torch.stack(matrices).mean(0)]
-    values = [_fitted(heads, functions) for heads in matrices]
-    return values if reused else [values[number % layers] for number in range(passes)]
+    if change.reused:
+        return [_fitted(torch.stack(matrices).mean(0), change.tisa)]
+    values = [_fitted(heads, change.tisa) for heads in matrices]
+    return [values[number % layers] for number in range(encoder.shape.layers)]
 
 
 _FITS: dict[tuple[str, int], Values] = {}

@@ -62,9 +62,9 @@ class MeasureStage(Run):
         cls,
         measure: Measure,
         network: Run,
-        share: int = END,
-        threads: int | None = None,
-        accelerator: Literal["cpu", "auto"] = "cpu",
+        share: int,
+        threads: int | None,
+        accelerator: Literal["cpu", "auto"],
     ) -> MeasureStage:
         """The run that measures a network.
 
@@ -77,8 +77,8 @@ class MeasureStage(Run):
         Raises:
             NothingToMeasure: there is nothing to measure such a network on.
         """
-        if "store" in network.inputs:
-            toy = is_toy(network.inputs["store"].config.data or {})
+        if store := network.inputs.get("store"):
+            toy = is_toy(store.config.data or {})
         else:
             toy = reads_toy(of_run(network.path).store)
         meaning = {"measure": measure.name, "version": VERSION} | measure.meaning(toy)

@@ -41,7 +41,7 @@ class StoreStage(Stage):
         corpus = corpus_of(config)
         source = corpus.source
         name = type(source).__name__.lower()
-        tokenizer = tokenizer or TokenizerStage.plan(config, corpus)
+        tokenizer = tokenizer or TokenizerStage.of_text(config, corpus)
         meaning: Plain = {"heldout": source.heldout}
         # The run's name says so, too: two stores of one text would differ by their hash alone.
         # the tokenizer's text stays as it stands, so that the pieces are the same
@@ -54,9 +54,14 @@ class StoreStage(Stage):
         source, folder = self.source(), self.path
         with reading(f"encoding text for {self.name}", source.characters()) as progress:
             pieces = load_tokenizer(self.inputs["tokenizer"].path)
-            how = {"shuffle": source.shuffle, "alike": source.alike}
-            documents = with_progress(source.documents(), progress)
-            write_store(documents, pieces, folder, self.config.heldout, **how)
+            write_store(
+                with_progress(source.documents(), progress),
+                pieces,
+                folder,
+                self.config.heldout,
+                shuffle=source.shuffle,
+                alike=source.alike,
+            )
         self.refuse_changed()
         written = Store(folder)
         if not source.alike:

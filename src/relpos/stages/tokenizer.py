@@ -18,7 +18,7 @@ from relpos.ranges import Width
 from relpos.readers import Plain, sha256
 from relpos.runs.run import Run
 from relpos.stages.stage import Stage
-from relpos.stages.toy import Corpus, corpus_of
+from relpos.stages.toy import Corpus
 
 TOKENIZER_THREADS = 2
 """Fixed, because SentencePiece's pieces depend on the number of threads."""
@@ -36,24 +36,22 @@ class TokenizerStage(Stage):
     stage, version = "tokenizer", 1
 
     @classmethod
-    def plan(cls, content: Plain, corpus: Corpus | None = None) -> Run:
+    def of_text(cls, content: Plain, corpus: Corpus) -> Run:
         """The tokenizer of `data`, `vocabulary` and `tokenizer`, resolved; `corpus` is that of
         `data`."""
         own = content["tokenizer"]
         if own.get("file"):
             return cls._own(expanded(own["file"]).resolve(), content["vocabulary"])
-        corpus = corpus or corpus_of(content)
-        source = corpus.source
-        trained = {
-            "vocabulary": content["vocabulary"],
-            "sample": source.sample,
-            "threads": TOKENIZER_THREADS,
-        }
         # Left out where they are ours.
         other = {key: value for key, value in own.items() if value != getattr(Pieces, key)}
-        trained |= other
+        trained = {
+            "vocabulary": content["vocabulary"],
+            "sample": corpus.source.sample,
+            "threads": TOKENIZER_THREADS,
+            **other,
+        }
         words = [str(other[key]) if key == "kind" else key for key in other]
-        name = "-".join([type(source).__name__.lower(), str(content["vocabulary"]), *words])
+        name = "-".join([type(corpus.source).__name__.lower(), str(content["vocabulary"]), *words])
         meaning = corpus.meaning | trained
         return cls.of(name, meaning, trained | {"data": content["data"]}, corpus.inputs)
 
