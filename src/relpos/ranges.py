@@ -308,9 +308,7 @@ def describe(annotation: object) -> str:
         numbers = mark_of(annotation, Range)
         return f"{describe(args[0])} {numbers.text}" if numbers else describe(args[0])
     if origin in (Union, types.UnionType, Literal):
-        words = list(map(describe, args))
-        if origin is Literal:
-            words = list(map(str, args))
+        words = list(map(str if origin is Literal else describe, args))
         if len(words) == 1:
             return words[0]
         return f"{', '.join(words[:-1])} or {words[-1]}"

@@ -147,7 +147,7 @@ def _with_overrides_of_rows(command: str, overrides: list[str]) -> list[str]:
     command has no such key."""
     if "overrides" not in keys_of(command):
         return overrides
-    keys_of_commands = {*keys_of("reproduce"), *keys_of("status"), "hydra"}
+    keys_of_commands = keys_of("reproduce") | keys_of("status") | {"hydra"}
     for override in overrides:
         if "=" not in override:
             raise RelposError(
@@ -158,8 +158,9 @@ def _with_overrides_of_rows(command: str, overrides: list[str]) -> list[str]:
     ]
     # Keys of rows may look like misspelled keys of the command, as `steps` like `stages`: only keys
     # that no command has are refused.
-    row_keys = {"pretrain", "finetune", "order", *keys_of("pretrain"), *keys_of("finetune")}
-    for key in (key_of(override).split(".")[0] for override in row_overrides):
+    row_keys = keys_of("pretrain") | keys_of("finetune") | {"pretrain", "finetune", "order"}
+    for override in row_overrides:
+        key = key_of(override).split(".")[0]
         if key not in row_keys and "Did you mean" in (hint := nearest(key, keys_of_commands)):
             raise RelposError(f"unknown key {key!r}.{hint}")
     if not row_overrides:
@@ -259,7 +260,8 @@ def _size_of(name: str) -> str:
     with suppress(RelposError):  # a folder without a model, which its reader will report
         if is_published(folder):
             width = read_config(folder).get("hidden_size")
-            hidden = width if isinstance(width, int) else BASE
+            if isinstance(width, int):
+                hidden = width
         elif folder.is_dir():
             hidden = read_architecture(folder).size.hidden
     if hidden < 128:

@@ -43,8 +43,7 @@ def help_of(command: str, overrides: Sequence[str] = ()) -> str:
     }
     with open_dict(cfg):
         del cfg["hydra"]
-    text = _text(command)
-    phrases = dict(_phrases(text))
+    phrases = dict(_phrases(_text(command)))
     for name in (key for key in cfg if key in commands()):  # a fine-tuning has keys pretrain.…
         phrases |= {f"{name}.{key}": phrase for key, phrase in _phrases(_text(name))}
     for name, option in chosen.items():

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -105,9 +105,7 @@ def _set(content: Plain, override: str) -> None:
     """Gives an existing key another value."""
     path, value = _parsed(override)
     *groups, key = path.split(".")
-    node: Any = content
-    for group in groups:
-        node = _inside(node, group)
+    node: Any = reduce(_inside, groups, content)
     _inside(node, key)
     # A copy, because the parsed override is cached, and the caller may change the configuration.
     node[int(key) if isinstance(node, list) else key] = deepcopy(value)
@@ -198,7 +196,4 @@ def _at(name: str, root: Plain, path: tuple[str, ...]) -> object:
     key = name.lstrip(".")
     up = len(name) - len(key)
     parts = (*(path[:-up] if up else ()), *key.split("."))
-    node: Any = root
-    for part in parts:
-        node = _inside(node, part)
-    return _resolved(node, root, parts)
+    return _resolved(reduce(_inside, parts, root), root, parts)
