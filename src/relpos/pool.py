@@ -49,8 +49,8 @@ def pool(count: int) -> Iterator[Submit]:
 
     def apply(function: Callable[[Item], Result], item: Item) -> Result:
         process = free.get()
-        assert process.stdin is not None
-        assert process.stdout is not None
+        assert process.stdin
+        assert process.stdout
         try:
             # One item at a time: if both sides wrote at once, each could wait for the other to
             # empty a full pipe.
@@ -86,7 +86,7 @@ def pool(count: int) -> Iterator[Submit]:
         end_all(processes)
         threads.shutdown()
         for process in processes:
-            assert process.stdout is not None
+            assert process.stdout
             process.stdout.close()
 
 

@@ -127,7 +127,7 @@ def omp_threads() -> int | None:
 def ask_to_end(process: subprocess.Popen[bytes]) -> None:
     """Closes the pipe of a process of ours, which asks it to end, also where somebody has stopped
     it (SIGSTOP)."""
-    assert process.stdin is not None
+    assert process.stdin
     with suppress(BrokenPipeError):  # it has died, and something that it was to read is left
         process.stdin.close()
     process.send_signal(signal.SIGCONT)  # nothing where the process has ended

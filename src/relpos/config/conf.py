@@ -82,7 +82,7 @@ def based_on(content: Plain) -> list[str]:
 def keys_of(command: str) -> frozenset[str]:
     """The keys of the top level of a command's configuration: those in its file, and its groups."""
     # Read from the files, because composing would take a tenth of a second.
-    return frozenset({*groups_of(command)} | conf_file(command).keys() - {"defaults"})
+    return frozenset({*groups_of(command), *conf_file(command)} - {"defaults"})
 
 
 def key_of(override: str) -> str:

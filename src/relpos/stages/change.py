@@ -20,6 +20,7 @@ Values = list[tuple[Any, Any, Any]]
 """Amplitudes, sharpnesses and centres of a layer, head by head."""
 PACKAGE = "relpos.model.position"
 ABSOLUTE = f"{PACKAGE}.Absolute"
+"""A table of position embeddings and nothing else."""
 
 
 def change_positions(encoder: Encoder, change: Change, length: int, seed: int) -> None:
@@ -118,7 +119,7 @@ def changed_position(position: Node, change: Change) -> Node:
     """
     is_bare = position["_target_"].endswith(".NoPosition")
     if change.positions == "remove":
-        if not is_table(position):
+        if position["_target_"] != ABSOLUTE:
             raise RelposError(
                 f"change.positions=remove: {class_of(position)} is no table of "
                 f"position embeddings alone"
@@ -144,11 +145,6 @@ def changed_position(position: Node, change: Change) -> Node:
 
 def has_table(position: Node) -> bool:
     """Whether a node `position` has a table of position embeddings, itself or in a part."""
-    return is_table(position) or any(
+    return position["_target_"] == ABSOLUTE or any(
         has_table(part) for key in ("parts", "layers") for part in position.get(key) or ()
     )
-
-
-def is_table(position: Node) -> bool:
-    """Whether a node `position` is a table of position embeddings and nothing else."""
-    return bool(position["_target_"] == ABSOLUTE)

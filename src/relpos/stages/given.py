@@ -61,11 +61,11 @@ def given_run(name: str) -> GivenStage:
 
 
 def _typed(run: Path) -> Plain:
-    """`scheme`, the word that was typed for a run's position scheme, where its configuration has
-    it."""
+    """`scheme`, the word that was typed for a run's position scheme; None where its configuration
+    has none."""
     file = run / "config.yaml"
-    config = fitted(read_yaml(file), dict) if file.is_file() else {}
-    return {key: value for key, value in config.items() if key == "scheme"}
+    config: Plain = fitted(read_yaml(file), dict) if file.is_file() else {}
+    return {"scheme": config.get("scheme")}
 
 
 def _given(
