@@ -125,18 +125,17 @@ def opened(path: Path, mode: str, **options: Any) -> IO[Any]:
         OSError: of the system.
     """
     check_place(path)
+    # The flags refuse a link or a pipe that has come here since the check.
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK
     if mode[0] == "w":
         path.unlink(missing_ok=True)
+        flags = os.O_EXCL
     elif os.path.lexists(path) and not (
         stat.S_ISREG((about := path.lstat()).st_mode) and about.st_nlink == 1
     ):
         raise RelposError(
             f"{path} is not a file of its own, but a link, a pipe or a device: delete it"
         )
-    # The flags refuse a link or a pipe that has come here since the check.
-    flags = os.O_NOFOLLOW | os.O_NONBLOCK
-    if mode[0] == "w":
-        flags = os.O_EXCL
 
     def opener(name: str, mode_flags: int) -> int:
         descriptor = os.open(name, mode_flags | flags, 0o666)

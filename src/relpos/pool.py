@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from typing import Protocol, TypeVar
 
 from relpos.errors import RelposError, say
-from relpos.process import end_all, exit_status, interruptible, started
+from relpos.process import Process, end_all, exit_status, interruptible, started
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -41,8 +41,8 @@ def pool(count: int) -> Iterator[Submit]:
     What the function prints on stderr appears when the item is done. The future raises RelposError
     where the function fails, or its process ends before it is done.
     """
-    processes: list[subprocess.Popen[bytes]] = []
-    free: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
+    processes: list[Process] = []
+    free: SimpleQueue[Process] = SimpleQueue()
     # A thread for each process. In threads alone, all that holds the interpreter's lock would take
     # turns.
     threads = ThreadPoolExecutor(count)

@@ -24,6 +24,7 @@ STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that ask a process to stop at the next step; of several, the first of these counts. A
 cluster sends SIGUSR2 before a preemption or the time limit, a terminal that is closed SIGHUP."""
 Handler = Callable[[int, FrameType | None], object]
+Process = subprocess.Popen[bytes]
 TOGETHER = 1.0
 """Seconds in which several signals count as one."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -61,7 +62,7 @@ def started(
     environment: Mapping[str, str] = os.environ,
     before: Sequence[str] = (),
     **options: Any,
-) -> subprocess.Popen[bytes]:
+) -> Process:
     """A process of ours, with a pipe to its standard input.
 
     No file of the working directory is a module of that process, as `python -m` would have it.
@@ -124,7 +125,7 @@ def omp_threads() -> int | None:
     return number_in("OMP_NUM_THREADS", 0, {"OMP_NUM_THREADS": first}) or None
 
 
-def ask_to_end(process: subprocess.Popen[bytes]) -> None:
+def ask_to_end(process: Process) -> None:
     """Closes the pipe of a process of ours, which asks it to end, also where somebody has stopped
     it (SIGSTOP)."""
     assert process.stdin
@@ -133,7 +134,7 @@ def ask_to_end(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGCONT)  # nothing where the process has ended
 
 
-def end(process: subprocess.Popen[bytes], seconds: float = 600) -> int:
+def end(process: Process, seconds: float = 600) -> int:
     """Waits until a process of ours that has been asked to end has done so; one that hangs is
     killed after so many seconds. Returns its exit status."""
     try:
@@ -145,7 +146,7 @@ def end(process: subprocess.Popen[bytes], seconds: float = 600) -> int:
         return process.wait()
 
 
-def end_all(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+def end_all(processes: Sequence[Process]) -> None:
     """Closes the pipes of processes of ours, which asks them to end, and waits until all have, as
     `end` does; whatever interrupts the wait, such as a second Ctrl-C, kills them."""
     # All pipes before the first wait, so that workers write their checkpoints at the same time.

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 Item = TypeVar("Item")
+Advance = Callable[[float], None]
+"""Is called with the size of each portion done."""
 
 SECONDS = 30.0
 """Between two lines about work under way, where stderr is no terminal."""
@@ -71,9 +73,8 @@ def bar(
     title: str,
     total: float | None,
     *columns: str | ProgressColumn,
-) -> Iterator[Callable[[float], None]]:
-    """Yields a function to call with the size of each portion done; `total` is None where their sum
-    is not known."""
+) -> Iterator[Advance]:
+    """Yields the function `Advance`; `total` is None where the sum of the portions is not known."""
     with display(*columns) as progress:
         task = progress.add_task(title, total=total)
         # A process of a pool keeps what it prints until its item is done: then such lines are no
@@ -86,7 +87,7 @@ def bar(
 
 
 @contextmanager
-def _lines(title: str, total: float | None) -> Iterator[Callable[[float], None]]:
+def _lines(title: str, total: float | None) -> Iterator[Advance]:
     """`bar` as lines; from a thread, because a single portion of the work may take minutes."""
     amount = 0.0
     began = time.monotonic()
@@ -120,7 +121,7 @@ def tracked(items: Sequence[Item], title: str) -> Iterator[Item]:
             advance(1)
 
 
-def reading(title: str, characters: int | None) -> AbstractContextManager[Callable[[float], None]]:
+def reading(title: str, characters: int | None) -> AbstractContextManager[Advance]:
     """A bar for text that is read, in bytes and bytes per second; None where it is not known how
     many characters there are."""
     from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn

@@ -71,6 +71,8 @@ class Arguments:
     further: type | None = None
 
 
+ByName = Mapping[str, object]
+"""The keys of a group or the arguments of a function: their values, or their annotations."""
 Target = Callable[..., object] | Arguments
 """What has arguments with annotations: a function, a class, a TypedDict, or `Arguments`."""
 
@@ -166,7 +168,7 @@ def checked(constructor: Callable[P, T]) -> Callable[P, T]:
 
 
 @cache
-def accepted(target: Target) -> tuple[Mapping[str, object], bool]:
+def accepted(target: Target) -> tuple[ByName, bool]:
     """Argument → annotation, `object` where it has none; and whether the target takes other names,
     too."""
     if isinstance(target, Arguments):
@@ -191,7 +193,7 @@ def accepted(target: Target) -> tuple[Mapping[str, object], bool]:
 
 
 @cache
-def rules(target: Callable[..., object]) -> Mapping[str, object]:
+def rules(target: Callable[..., object]) -> ByName:
     """Argument → annotation, of a function, a TypedDict or a class's constructor; empty where an
     annotation cannot be resolved."""
     try:
@@ -214,7 +216,7 @@ def rules(target: Callable[..., object]) -> Mapping[str, object]:
     return result
 
 
-def parsed(shape: Callable[..., T], values: Mapping[str, object]) -> T:
+def parsed(shape: Callable[..., T], values: ByName) -> T:
     """An object of a dataclass from values that have been checked, which stay as they are; groups of
     keys become objects of theirs, and other keys are left out.
 
@@ -235,8 +237,8 @@ def parsed(shape: Callable[..., T], values: Mapping[str, object]) -> T:
 
 
 def with_words(
-    values: Mapping[str, object],
-    annotations: Mapping[str, object],
+    values: ByName,
+    annotations: ByName,
 ) -> dict[str, object]:
     """The values; numbers are turned into words where words are expected: YAML reads `account=1234`
     as a number. Of `Names` a single word becomes a list."""

@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import Any, TypeGuard, get_args, is_typeddict
 
 from relpos.errors import RelposError, nearest, one_line
-from relpos.ranges import Arguments, Target, accepted, check, mark_of, resolved_type, shown
+from relpos.ranges import Arguments, ByName, Target, accepted, check, mark_of, resolved_type, shown
 
 VARIABLE = "RELPOS_TRUST"
 """Environment variable with the trusted modules. Workers, ranks and jobs of a cluster inherit it
@@ -225,7 +225,7 @@ def _is_of_kind(value: object, kind: NameKind, ours: bool) -> bool:
 
 
 def mistakes(
-    values: Mapping[str, object],
+    values: ByName,
     target: Target,
     path: str = "",
 ) -> Iterator[tuple[str, RelposError]]:
@@ -287,7 +287,7 @@ def targets(node: object, path: str = "") -> Iterator[tuple[str, str]]:
         yield from targets(value, f"{path}.{key}".lstrip("."))
 
 
-def _is_node(value: object) -> TypeGuard[Mapping[str, object]]:
+def _is_node(value: object) -> TypeGuard[ByName]:
     return isinstance(value, Mapping) and "_target_" in value
 
 
@@ -339,7 +339,7 @@ def constructor(node: object, kind: str) -> Any:
     return built(node)
 
 
-def instantiate(node: Mapping[str, object], kind: str, **further: object) -> Any:
+def instantiate(node: ByName, kind: str, **further: object) -> Any:
     """The object that a node with a `_target_` describes; `further` are more arguments of its
     constructor.
 
@@ -349,7 +349,7 @@ def instantiate(node: Mapping[str, object], kind: str, **further: object) -> Any
     return bound(node, kind, **further)()
 
 
-def bound(node: Mapping[str, object], kind: str, **further: object) -> Callable[[], Any]:
+def bound(node: ByName, kind: str, **further: object) -> Callable[[], Any]:
     """A function that does `instantiate`. Names and arguments are refused here, and nothing is made
     yet."""
     function = constructor(node, kind)

@@ -35,7 +35,7 @@ def help_of(command: str, overrides: Sequence[str] = ()) -> str:
     """The text for a command, with the values of its keys after these overrides."""
     overrides = rewritten(command, overrides)
     with one_line(command, overrides), initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        cfg = compose(command, overrides=list(overrides), return_hydra_config=True)
+        cfg = compose(command, overrides=overrides, return_hydra_config=True)
     chosen = {
         name: str(option)
         for name, option in cfg.hydra.runtime.choices.items()

@@ -186,11 +186,11 @@ class FinetuneStage(TrainingStage):
         module.model.to(trainer.strategy.root_device)  # the trainer has moved it to the CPU
         predictions = self.path / "predictions"
         scores = columns(module.model, module.task, data.splits, config.precision, predictions)
-        result: Plain = {**scores, "steps": trainer.global_step}
+        result: Plain = scores | {"steps": trainer.global_step}
         for logger in trainer.loggers:
             logger.log_metrics(scores["columns"], step=trainer.global_step)
         keep(self, parts, trainer, result)
-        return {**result, "training_rows": len(data.splits["train"])}
+        return result | {"training_rows": len(data.splits["train"])}
 
     def figures(self) -> tuple[str, ...]:
         return (*self.config.task["columns"], "steps", "training_rows")

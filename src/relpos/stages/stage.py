@@ -110,11 +110,10 @@ class TrainingStage(Stage):
         return 0, 0.0
 
     def phases(self) -> list[tuple[float, float]]:
-        size, steps = self.architecture().size, self.steps()
-        vocabulary, head = self.expected()
+        size, steps, head = self.architecture().size, self.steps(), self.expected()
         return [
             # Three: the backward pass has two matrix products for each one of the forward pass.
-            (share * steps * batch * length, 3.0 * forward(size, length, vocabulary, head))
+            (share * steps * batch * length, 3.0 * forward(size, length, *head))
             for share, batch, length in self.config.shapes
         ]
 
