@@ -22,6 +22,7 @@ from relpos.pretrained.family import (
     Weight,
     activation,
     classifier,
+    defaults,
     masked_lm,
     weights,
 )
@@ -61,7 +62,6 @@ MASKED_LM = masked_lm(
 
 BERT = Family(
     model_type="bert",
-    prefix="bert.",
     name="Bert",
     vocabulary=30522,
     encoder=(*EMBEDDINGS, POSITIONS),
@@ -76,7 +76,6 @@ BERT = Family(
 ERNIE = replace(
     BERT,
     model_type="ernie",
-    prefix="ernie.",
     name="Ernie",
     constants=NO_DECODER | {"use_task_id": False},
     heads=(*MASKED_LM, classifier("ernie.pooler.dense")),
@@ -91,25 +90,15 @@ GENERATOR = masked_lm(
     activation="gelu",  # whatever the layers have
 )
 _DISCRIMINATOR = weights(
-    """
-    dense   dense
-    output  dense_prediction
-    """,
-    theirs="discriminator_predictions.",
+    "dense dense\noutput dense_prediction", theirs="discriminator_predictions."
 )
+_EMBEDDING = ConfigKey("embedding_size", 128)
 
 ELECTRA = replace(
     BERT,
     model_type="electra",
-    prefix="electra.",
     name="Electra",
-    size=SIZE
-    | {
-        "hidden": ConfigKey("hidden_size", 256),
-        "embedding": ConfigKey("embedding_size", 128),
-        "heads": ConfigKey("num_attention_heads", 4),
-        "ffn": ConfigKey("intermediate_size", 1024),
-    },
+    size=SIZE | defaults(hidden=256, heads=4, ffn=1024) | {"embedding": _EMBEDDING},
     widen=weights("embedding.widen embeddings_project"),
     pooler=(),
     heads=(
@@ -124,20 +113,18 @@ ELECTRA = replace(
 ALBERT = replace(
     BERT,
     model_type="albert",
-    prefix="albert.",
     name="Albert",
     vocabulary=30000,
     size=SIZE
-    | {
-        "hidden": ConfigKey("hidden_size", 4096),
-        "embedding": ConfigKey("embedding_size", 128),
-        "heads": ConfigKey("num_attention_heads", 64),
-        "ffn": ConfigKey("intermediate_size", 16384),
-        "dropout": ConfigKey("hidden_dropout_prob", 0.0),
-        "attention_dropout": ConfigKey("attention_probs_dropout_prob", 0.0),
-        "activation": ConfigKey("hidden_act", "gelu_new", activation),
-        "share_layers": True,
-    },
+    | defaults(
+        hidden=4096,
+        heads=64,
+        ffn=16384,
+        dropout=0.0,
+        attention_dropout=0.0,
+        activation="gelu_new",
+    )
+    | {"embedding": _EMBEDDING, "share_layers": True},
     # One group of one layer, which all passes share.
     constants=NO_DECODER | {"num_hidden_groups": 1, "inner_group_num": 1},
     layer=weights(
@@ -183,7 +170,6 @@ _POSITIONS_BEHIND = ConfigKey(
 ROBERTA = replace(
     BERT,
     model_type="roberta",
-    prefix="roberta.",
     name="Roberta",
     vocabulary=50265,
     size=SIZE | {"max_positions": _POSITIONS_BEHIND},
@@ -203,12 +189,12 @@ ROBERTA = replace(
 )
 
 
-def _named(model_type: str, name: str, vocabulary: int, prefix: str = ROBERTA.prefix) -> Family:
+def _named(model_type: str, name: str, vocabulary: int, base: str = "roberta") -> Family:
     """The same family under the names of other classes."""
     return replace(
         ROBERTA,
         model_type=model_type,
-        prefix=prefix,
+        base=base,
         name=name,
         vocabulary=vocabulary,
     )
@@ -216,7 +202,7 @@ def _named(model_type: str, name: str, vocabulary: int, prefix: str = ROBERTA.pr
 
 XLM_R = _named("xlm-roberta", "XLMRoberta", 250002)
 CAMEMBERT = _named("camembert", "Camembert", 30522)
-DATA2VEC = _named("data2vec-text", "Data2VecText", 30522, prefix="data2vec_text.")
+DATA2VEC = _named("data2vec-text", "Data2VecText", 30522, base="data2vec_text")
 
 # DistilBERT (Sanh et al. 2019): BERT without token types and pooler.
 #
@@ -226,7 +212,6 @@ _HIDDEN = ConfigKey("dim", 768)
 DISTILBERT = replace(
     BERT,
     model_type="distilbert",
-    prefix="distilbert.",
     name="DistilBert",
     size=SIZE
     | {
@@ -284,7 +269,6 @@ _T5 = {"_target_": "relpos.model.position.T5", "buckets": _BUCKETS, "max_distanc
 MPNET = replace(
     ROBERTA,
     model_type="mpnet",
-    prefix="mpnet.",
     name="MPNet",
     vocabulary=30527,
     size=SIZE | {"max_positions": _POSITIONS_BEHIND, "token_types": 0},
@@ -311,10 +295,7 @@ MPNET = replace(
 )
 
 # RoFormer (Su et al. 2021): rotary positions, neighbouring channels paired as ours are.
-_SIZE = SIZE | {
-    "embedding": ConfigKey("embedding_size", 768),
-    "max_positions": ConfigKey("max_position_embeddings", 1536),
-}
+_SIZE = SIZE | defaults(max_positions=1536) | {"embedding": ConfigKey("embedding_size", 768)}
 
 
 def waves(config: Config) -> Float[Tensor, "positions head_dim"]:
@@ -328,7 +309,6 @@ def waves(config: Config) -> Float[Tensor, "positions head_dim"]:
 ROFORMER = replace(
     BERT,
     model_type="roformer",
-    prefix="roformer.",
     name="RoFormer",
     vocabulary=50000,
     size=_SIZE,
@@ -356,7 +336,6 @@ _OUR_KEY = f"{_OURS}attention.conv.key."
 CONVBERT = replace(
     BERT,
     model_type="convbert",
-    prefix="convbert.",
     name="ConvBert",
     size=SIZE | {"embedding": ConfigKey("embedding_size", 768)},
     conv={

@@ -61,8 +61,8 @@ class Checkpoint:
             # weights of the same names.
             supported = ", ".join(sorted(FAMILIES))
             raise RelposError(
-                f"{self.folder / CONFIG}: model_type={name} is not supported; these "
-                f"are: {supported}"
+                f"{self.folder / CONFIG}: model_type={name} is not supported; these are: "
+                f"{supported}"
             )
         return FAMILIES[name]
 
@@ -73,8 +73,7 @@ class Checkpoint:
                 return name
         raise RelposError(
             f"{self.folder / CONFIG}: model_type is missing, and the names of the weights do not "
-            f"say it: {', '.join(FAMILIES)}?"
-            f"{wrapper(self.tensors)}"
+            f"say it: {', '.join(FAMILIES)}?{wrapper(self.tensors)}"
         )
 
     @cached_property
@@ -114,19 +113,15 @@ class Checkpoint:
         return decoder is not None and words is not None and not torch.equal(decoder, words)
 
     def _stored(self, ours: str, weights: Iterable[Weight], prefix: str = "") -> Tensor | None:
-        """The first stored weight that makes a parameter of ours, without reserved rows."""
-        for weight in weights:
-            name = prefix + weight.theirs
-            if weight.ours == ours and name in self.tensors:
-                return self.tensors[name][weight.reserved :]
-        return None
+        """The first stored weight that makes a parameter of ours."""
+        names = (prefix + weight.theirs for weight in weights if weight.ours == ours)
+        return next((self.tensors[name] for name in names if name in self.tensors), None)
 
     def _with_decoders_bias(self, weight: Weight) -> Weight:
         """Of two biases of the words that differ, the decoder's is used, as in `transformers`."""
         names = sorted((weight.theirs, weight.also), key=lambda name: ".decoder." not in name)
-        if weight.ours != "head.bias" or not self.tensors.keys() >= {*names}:
-            return weight
-        if torch.equal(*(self.tensors[name] for name in names)):
+        stored = [self.tensors[name] for name in names if name in self.tensors]
+        if weight.ours != "head.bias" or len(stored) < 2 or torch.equal(*stored):
             return weight
         return replace(weight, theirs=names[0], also=names[1])
 
@@ -211,18 +206,17 @@ class Checkpoint:
         """Raises RelposError where a weight that we compute, such as RoFormer's sines, has other
         values in the checkpoint."""
         for name, compute in self.family.computed.items():
-            stored = self.tensors.get(self.prefix + name)
-            if stored is None:
+            name = self.prefix + name
+            if name not in self.tensors:
                 continue
-            expected = compute(self.config)
+            stored, expected = self.tensors[name], compute(self.config)
             # tables may be computed in float32, or stored in less
             allowed = max(1e-3, torch.finfo(stored.dtype).eps)
             if stored.shape != expected.shape or not bool(
                 ((stored.double() - expected).abs() <= allowed).all()
             ):
                 raise RelposError(
-                    f"{self.folder}: weight {self.prefix + name!r} is not the table "
-                    f"that it is by config.json"
+                    f"{self.folder}: weight {name!r} is not the table that it is by config.json"
                 )
 
     @property

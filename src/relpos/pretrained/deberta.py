@@ -9,20 +9,18 @@ ours does not have.
 from __future__ import annotations
 
 from relpos.errors import RelposError
-from relpos.model.architecture import HeadOptions
 from relpos.pretrained.bert import AFTER_ATTENTION, DISTILBERT, MASKED_LM
 from relpos.pretrained.family import (
     SIZE,
     Config,
     ConfigKey,
     Family,
-    HeadLayout,
-    Weight,
+    defaults,
+    masked_lm,
     weights,
 )
 
-_LM = "lm_predictions.lm_head."
-_HIDDEN, _LENGTH = ConfigKey("hidden_size", 1536), ConfigKey("max_position_embeddings", 512)
+_SIZE = SIZE | defaults(layers=24, hidden=1536, embedding=1536, heads=24, ffn=6144)
 _CONSTANTS = {
     "relative_attention": True,
     "position_biased_input": False,
@@ -59,7 +57,7 @@ def stated(config: Config) -> Config:
             between the two, ours before it.
     """
     given = _MISSING | {name: value for name, value in config.items() if value is not None}
-    hidden = _HIDDEN.of(given)
+    hidden = _SIZE["hidden"].of(given)
     kinds = given["pos_att_type"]
     if given.get("embedding_size", hidden) != hidden:
         raise RelposError(
@@ -70,26 +68,16 @@ def stated(config: Config) -> Config:
         kinds = [kind.strip() for kind in kinds.lower().split("|")]
     # As in transformers, which takes the longest text where the number is below 1.
     if given["max_relative_positions"] in (-1, 0):
-        given["max_relative_positions"] = _LENGTH.of(given)
+        given["max_relative_positions"] = _SIZE["max_positions"].of(given)
     return given | {"pos_att_type": sorted(map(str, kinds)) if isinstance(kinds, list) else kinds}
 
 
 FAMILY = Family(
     model_type="deberta-v2",
-    prefix="deberta.",
+    base="deberta",
     name="DebertaV2",
     vocabulary=128100,
-    size=SIZE
-    | {
-        "layers": ConfigKey("num_hidden_layers", 24),
-        "hidden": _HIDDEN,
-        "embedding": _HIDDEN,
-        "heads": ConfigKey("num_attention_heads", 24),
-        "ffn": ConfigKey("intermediate_size", 6144),
-        "max_positions": _LENGTH,
-        "norm_eps": _CONSTANTS["layer_norm_eps"],
-        "token_types": 0,
-    },
+    size=_SIZE | {"norm_eps": _CONSTANTS["layer_norm_eps"], "token_types": 0},
     position={
         "_target_": "relpos.model.position.Deberta",
         "buckets": ConfigKey("position_buckets", -1, _buckets),
@@ -117,15 +105,12 @@ FAMILY = Family(
     ),
     heads=(
         *MASKED_LM,
-        # The names of the authors' own files, which transformers has with legacy=false.
-        HeadLayout(
-            "ForMaskedLM",
-            (
-                *weights("head.narrow dense\nhead.norm LayerNorm", theirs=_LM),
-                Weight("head.bias", f"{_LM}bias"),
-            ),
-            HeadOptions(),
-        ),
+        # The names of the authors' own files, which transformers has with legacy=false; their head
+        # predicts with the word table.
+        masked_lm(
+            weights("head.narrow dense\nhead.norm LayerNorm", theirs="lm_predictions.lm_head."),
+            "lm_predictions.lm_head.bias",
+        )[0],
     ),
     # A tied decoder, the head that finds replaced tokens, and what the enhanced mask decoder reads.
     unread=(

@@ -50,12 +50,13 @@ def family_of(architecture: Architecture) -> Family:
         RelposError: there is none.
     """
     size = architecture.size
-    nodes = (architecture.position, architecture.conv)
-    position, conv = (node["_target_"].rpartition(".")[2] for node in nodes)
+    position, conv = (
+        node["_target_"].rpartition(".")[2] for node in (architecture.position, architecture.conv)
+    )
     if size.causal:
         raise RelposError(
-            "size.attention=causal: transformers has encoders of these families "
-            "alone, and no decoder"
+            "size.attention=causal: transformers has encoders of these families alone, and no "
+            "decoder"
         )
     if conv not in ("NoConv", "ConvBert"):
         raise RelposError(f"conv={conv}: transformers has no encoder with this convolution")
@@ -116,10 +117,12 @@ def _weights(
     config: Config,
 ) -> dict[str, Tensor]:
     parameters = {name: value.detach() for name, value in network.named_parameters()}
-    size = network.architecture.size
-    kind = network.architecture.kind
+    architecture = network.architecture
+    size = architecture.size
     # With a point in front, because names of an encoder alone begin with `pooler`.
-    pooler = kind != "classifier" and any(".pooler." in f".{name}" for name in parameters)
+    pooler = architecture.kind != "classifier" and any(
+        ".pooler." in f".{name}" for name in parameters
+    )
     prefix = ""
     if head:
         prefix = family.prefix

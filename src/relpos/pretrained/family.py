@@ -10,7 +10,7 @@ say, a family does itself: `Family.normalised`, `Family.computed`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -130,7 +130,7 @@ class HeadLayout:
 def masked_lm(
     transform: tuple[Weight, ...],
     bias: str,
-    decoder: str,
+    decoder: str = "",
     decoder_bias: str = "",
     activation: Activation | None = None,
 ) -> tuple[HeadLayout, HeadLayout]:
@@ -140,7 +140,7 @@ def masked_lm(
     Args:
         transform: weights before the table.
         bias: name of the bias of the words.
-        decoder: name of the head's own table.
+        decoder: name of the head's own table, where there is one.
         decoder_bias: name of the bias beside that table. Files have either name or both, by the
             version that wrote them.
         activation: of both; None: that of the layers.
@@ -208,6 +208,12 @@ SIZE: dict[str, Any] = {
 }
 """The keys that most families have."""
 
+
+def defaults(**values: object) -> dict[str, ConfigKey]:
+    """These keys of `SIZE` with other values in a file without them."""
+    return {key: replace(SIZE[key], default=value) for key, value in values.items()}
+
+
 ABSOLUTE = {"_target_": "relpos.model.position.Absolute"}
 NO_CONV = {"_target_": "relpos.model.conv.NoConv"}
 # Keys that turn the encoder into another network; not all of them show in the names of the weights.
@@ -225,7 +231,8 @@ class Family:
 
     Args:
         model_type: in `config.json`.
-        prefix: begins the names of the encoder's weights, where there is a head.
+        base: begins the names of the encoder's weights, where there is a head, with a point behind
+            it; empty: `model_type` does.
         name: begins the names of its classes in `transformers`.
         vocabulary: its usual size.
         size, position, conv: our configuration, with a `ConfigKey` for every value that
@@ -246,7 +253,7 @@ class Family:
     """
 
     model_type: str
-    prefix: str
+    base: str = ""
     name: str
     vocabulary: int
     size: Config = field(default_factory=lambda: SIZE)
@@ -263,14 +270,18 @@ class Family:
     normalised: Callable[[Config], Config] = same
 
     @property
+    def prefix(self) -> str:
+        """The beginning of the names of the encoder's weights, where there is a head."""
+        return f"{self.base or self.model_type}."
+
+    @property
     def settings(self) -> dict[str, object]:
         """The template of our configuration."""
-        vocabulary = ConfigKey("vocab_size", self.vocabulary)
         return {
             "size": self.size,
             "position": self.position,
             "conv": self.conv,
-            "vocabulary": vocabulary,
+            "vocabulary": ConfigKey("vocab_size", self.vocabulary),
         }
 
     def architecture(self, head: HeadLayout | None) -> str:

@@ -149,10 +149,13 @@ def located(name: str | Path) -> Path:
 
     def fetched(*patterns: str) -> Path:
         # Without subfolders, which have other formats and training states.
-        kept = [CONFIG, *TOKENIZER, *patterns]
-        at = revision or None
         return Path(
-            snapshot_download(repository, revision=at, allow_patterns=kept, ignore_patterns="*/*")
+            snapshot_download(
+                repository,
+                revision=revision or None,
+                allow_patterns=[CONFIG, *TOKENIZER, *patterns],
+                ignore_patterns="*/*",
+            )
         )
 
     with from_library(f"{name}: no such folder, and the hub gives no such checkpoint"):

@@ -84,11 +84,13 @@ def _filled(template: object, config: Config) -> Any:
 def _leaves(template: object, ours: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
     """Path in our configuration, what the template has there, and our value."""
     if isinstance(template, Mapping):
-        complete = ours
         if "_target_" in ours:
-            complete = completed(ours, path)
+            # What is left out has the default of the constructor.
+            target = find(ours["_target_"], path.partition(".")[0], f"{path}._target_")
+            parameters = inspect.signature(target).parameters
+            ours = {name: parameter.default for name, parameter in parameters.items()} | dict(ours)
         for name, part in template.items():
-            yield from _leaves(part, complete[name], f"{path}.{name}" if path else name)
+            yield from _leaves(part, ours[name], f"{path}.{name}" if path else name)
     elif isinstance(template, list):
         # First: the caller refuses another number of parts before `zip` fails.
         yield f"len({path})", len(template), len(ours)
@@ -96,14 +98,6 @@ def _leaves(template: object, ours: Any, path: str) -> Iterator[tuple[str, Any, 
             yield from _leaves(part, own, f"{path}.{place}")
     else:
         yield path, template, ours
-
-
-def completed(node: Config, path: str) -> Config:
-    """The arguments of a constructor at this path of our configuration; what is left out has its
-    default."""
-    target = find(node["_target_"], path.partition(".")[0], f"{path}._target_")
-    parameters = inspect.signature(target).parameters
-    return {name: parameter.default for name, parameter in parameters.items()} | dict(node)
 
 
 def listed(
@@ -119,11 +113,12 @@ def listed(
         pooler: whether the encoder has a pooler.
         prefix: before the names of the encoder's weights in the checkpoint.
     """
-    parts = [(weight, 0) for weight in family.encoder]
+    outside = [*family.encoder]
     if size.embedding != size.hidden:
-        parts += [(weight, 0) for weight in family.widen]
+        outside += family.widen
     if pooler:
-        parts += [(weight, 0) for weight in family.pooler]
+        outside += family.pooler
+    parts = [(weight, 0) for weight in outside]
     # shared layers are one with weights of its own
     layers = 1 if size.share_layers else size.layers
     for number in range(layers):
@@ -171,9 +166,8 @@ def read(weight: Weight, tensors: Mapping[str, Tensor], shape: Shape, heads: int
     return whole
 
 
-def write(weight: Weight, parameter: Tensor, heads: int) -> Iterator[tuple[str, Tensor]]:
+def write(weight: Weight, whole: Tensor, heads: int) -> Iterator[tuple[str, Tensor]]:
     """Names and weights of the checkpoint from one of our parameters; reserved rows are 0."""
-    whole = parameter
     if weight.transposed:
         whole = whole.t()
     if weight.halves:  # the inverse of the order in `read`

@@ -18,6 +18,7 @@ from relpos.pretrained.family import (
     ConfigKey,
     Family,
     activation,
+    defaults,
     masked_lm,
     weights,
 )
@@ -85,14 +86,12 @@ _NORM, *_LAYER = weights(
 
 FAMILY = Family(
     model_type="modernbert",
-    prefix="model.",
+    base="model",
     name="ModernBert",
     vocabulary=50368,
     size=SIZE
+    | defaults(layers=22, ffn=1152, max_positions=8192)
     | {
-        "layers": ConfigKey("num_hidden_layers", 22),
-        "ffn": ConfigKey("intermediate_size", 1152),
-        "max_positions": ConfigKey("max_position_embeddings", 8192),
         "dropout": ConfigKey("mlp_dropout", 0.0),
         "attention_dropout": ConfigKey("attention_dropout", 0.0),
         "activation": ConfigKey("hidden_activation", "gelu", activation),

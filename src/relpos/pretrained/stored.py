@@ -25,12 +25,20 @@ WRAPPERS = {
 """Prefix of all names in a state that was saved with its wrapper → the wrapper."""
 
 
-def read_weights(folder: Path, names: Callable[[str], str] | None = None) -> dict[str, Tensor]:
+def renamed(name: str) -> str:
+    """The name in newer checkpoints."""
+    stem, _, last = name.rpartition(".")
+    if last in OLD_NAMES:
+        return f"{stem}.{OLD_NAMES[last]}"
+    return name
+
+
+def read_weights(folder: Path, names: Callable[[str], str] = renamed) -> dict[str, Tensor]:
     """Name → weight. The files are mapped into memory, so that weights that are not used are not
     read.
 
     Args:
-        names: name in the file → name in the result; None: the names of newer checkpoints.
+        names: name in the file → name in the result.
 
     Raises:
         RelposError: a file is missing, truncated, damaged or has code inside; or shards do not
@@ -42,14 +50,13 @@ def read_weights(folder: Path, names: Callable[[str], str] | None = None) -> dic
             part = read_safetensors(file)
         else:
             part = _pickled(file)
-        wrong = sorted(expected ^ part.keys())
-        if expected and wrong:
-            fault = "has a foreign"
-            if wrong[0] in expected:
+        if expected and (wrong := expected ^ part.keys()):
+            name, fault = min(wrong), "has a foreign"
+            if name in expected:
                 fault = "lacks"
-            raise RelposError(f"{file}: {fault} weight {wrong[0]!r}; its index says otherwise")
+            raise RelposError(f"{file}: {fault} weight {name!r}; its index says otherwise")
         tensors |= part
-    return {(names or _renamed)(name): tensor for name, tensor in tensors.items()}
+    return {names(name): tensor for name, tensor in tensors.items()}
 
 
 def check_numbers(name: str, weight: Tensor) -> None:
@@ -128,11 +135,3 @@ def _is_plain(weight: object) -> bool:
         and weight.layout == torch.strided
         and not (weight.is_nested or weight.is_meta)
     )
-
-
-def _renamed(name: str) -> str:
-    """The name in newer checkpoints."""
-    stem, _, last = name.rpartition(".")
-    if last in OLD_NAMES:
-        return f"{stem}.{OLD_NAMES[last]}"
-    return name
