@@ -31,7 +31,6 @@ from relpos import style
 from relpos.analysis.recording import Call, added, random_ids, record
 from relpos.model.encoder import encoder_of
 from relpos.model.position import Terms
-from relpos.model.position.base import HIDDEN
 
 _TERMS = ("offset", "query", "key")
 _TOKENS = (8, 64)  # sequences × length over which the kernels made from tokens are averaged
@@ -89,7 +88,7 @@ def _sum(call: Call, half: int, paired: bool) -> Float[Tensor, "heads 2*{half}+1
     terms = call.terms.by_offset()
     parts = []
     if terms.offset is not None:
-        parts.append(_centre(terms.offset.float().cpu(), half))
+        parts.append(_centre(terms.offset.float(), half))
     if paired and terms.query is not None:
         n = terms.query.shape[2]
         sums = added(Terms(query=terms.query, key=terms.key, columns=terms.columns), n)
@@ -98,22 +97,17 @@ def _sum(call: Call, half: int, paired: bool) -> Float[Tensor, "heads 2*{half}+1
         parts.append(_centre(torch.stack(means, 1), half))
         terms = replace(terms, query=None, key=None)
     if terms.query is not None:
-        parts.append(_centre(terms.query.float().mean((0, 2)).cpu(), half))
+        parts.append(_centre(terms.query.float().mean((0, 2)), half))
     if terms.key is not None:
         # Reversed: a key's kernel counts from the key to the query, see docs/architecture.md.
-        parts.append(_centre(terms.key.float().mean((0, 2)).cpu(), half).flip(-1))
-    total = torch.stack(parts).sum(0)
-    # A hidden offset has a large negative number, which would flatten the figure.
-    return total.masked_fill(
-        (total <= HIDDEN / 2) | call.unseen(torch.arange(-half, half + 1)),
-        torch.nan,
-    )
+        parts.append(_centre(terms.key.float().mean((0, 2)), half).flip(-1))
+    return call.seen(torch.stack(parts).sum(0), torch.arange(-half, half + 1))
 
 
 def _centre(kernel: Float[Tensor, "heads odd"], half: int) -> Float[Tensor, "heads 2*{half}+1"]:
     """The 2·half+1 middle columns of a kernel; NaN where it is narrower."""
     missing = half - kernel.shape[-1] // 2  # negative where it is wider: `pad` then cuts off
-    return nn.functional.pad(kernel, (missing, missing), value=float("nan"))
+    return nn.functional.pad(kernel.cpu(), (missing, missing), value=torch.nan)
 
 
 def kind(kernel: ArrayLike) -> str:

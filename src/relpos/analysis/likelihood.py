@@ -25,24 +25,27 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from relpos.analysis.resampling import Floats
 from relpos.data.shuffle import with_edges
-from relpos.data.tokenizer import OURS, Marks, Tokenizer
-from relpos.data.words import Words
+from relpos.data.tokenizer import OURS, Bools, Ids, Marks, Tokenizer
+from relpos.data.words import Pieces, Words
 from relpos.errors import RelposError
 from relpos.model.heads import MaskedLM
 from relpos.model.tokens import in_batch
 
-Ids = npt.NDArray[np.integer]
-Floats = npt.NDArray[np.float64]
 Network = TypeVar("Network", bound=nn.Module)
 FORMS = ("within_word", "plain")
 BATCH_TOKENS = 1_024  # what one forward pass sees: the activations stay in a core's cache
 SHARED_TOKENS = 262_144  # equal rows are found among so many tokens at a time
 _LOGIT_ROWS = 512  # rows of logits that exist at a time
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where a network lies."""
+    return next(model.parameters()).device
 
 
 @contextmanager
@@ -55,10 +58,9 @@ def exact(model: Network) -> Iterator[Network]:
     training = model.training
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
-    device = next(model.parameters()).device
     try:
         model.eval()
-        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+        with torch.no_grad(), torch.autocast(device_of(model).type, enabled=False):
             yield model
     finally:
         torch.set_float32_matmul_precision(precision)
@@ -74,18 +76,13 @@ def log_probabilities(model: MaskedLM, hidden: Tensor, targets: Tensor) -> Tenso
     return torch.cat(parts)
 
 
-def hidden_at(
-    model: MaskedLM,
-    rows: npt.NDArray[np.int64],
-    places: npt.NDArray[np.integer],
-) -> Tensor:
+def hidden_at(model: MaskedLM, rows: Ids, places: Pieces) -> Tensor:
     """rows (m, n) of ids, places (m,) → (m, hidden): the output at one token of each row."""
-    device = next(model.parameters()).device
+    device = device_of(model)
     length = rows.shape[1]
-    step = max(1, BATCH_TOKENS // length)
+    parts = (torch.from_numpy(x).split(max(1, BATCH_TOKENS // length)) for x in (rows, places))
     outputs = []
-    for start in range(0, len(rows), step):
-        ids, at = (torch.from_numpy(x[start : start + step]) for x in (rows, places))
+    for ids, at in zip(*parts, strict=True):
         # `at`: the last layer computes these tokens alone.
         outputs.append(model.encoder(ids.to(device), at=in_batch(at, length).to(device)))
     return torch.cat(outputs)
@@ -93,11 +90,11 @@ def hidden_at(
 
 def pseudo_log_likelihoods(
     model: MaskedLM,
-    sentences: Sequence[Ids],
+    sentences: Sequence[Pieces],
     words: Words | None,
     advance: Callable[[int], object] = lambda _: None,
     marks: Marks = OURS,
-    unscored: Sequence[int] | None = None,
+    unscored: Sequence[int] | int = 0,
 ) -> Floats:
     """The pseudo-log-likelihood of each sentence, in nats.
 
@@ -107,15 +104,12 @@ def pseudo_log_likelihoods(
         words: the boundaries for the within-word form; None: the plain form.
         advance: called with the number of sentences whenever some are done.
         marks: the special tokens of the tokenizer.
-        unscored: how many tokens at the beginning of each sentence are not scored; None: all are
-            scored.
+        unscored: how many tokens at the beginning of each sentence, or of all, are not scored.
 
     Raises:
         RelposError: a sentence is longer than the position scheme serves.
     """
-    first = np.zeros(len(sentences), np.int64)
-    if unscored is not None:
-        first[:] = unscored
+    first = np.broadcast_to(unscored, len(sentences))
     lengths = np.array([len(sentence) for sentence in sentences], np.int64)
     totals = np.zeros(len(sentences))
     with exact(model):
@@ -132,11 +126,7 @@ def pseudo_log_likelihoods(
     return totals
 
 
-def masked_rows(
-    ids: npt.NDArray[np.int64],
-    word: npt.NDArray[np.int64],
-    mask: int,
-) -> npt.NDArray[np.int64]:
+def masked_rows(ids: Ids, word: Ids, mask: int) -> Ids:
     """ids (m, n), word (m, n), the number of each token's word → (m, n, n): row t has token t and
     the later pieces of its word masked."""
     hidden = (word[:, None, :] == word[:, :, None]) & np.triu(np.ones((ids.shape[1],) * 2, bool))
@@ -145,13 +135,13 @@ def masked_rows(
 
 def _score(
     model: MaskedLM,
-    ids: npt.NDArray[np.int64],
-    scored: npt.NDArray[np.bool_],
+    ids: Ids,
+    scored: Bools,
     words: Words | None,
     marks: Marks,
 ) -> Floats:
     """ids (m, n), sentences of one length, scored (m, n), which tokens count → (m,)."""
-    device = next(model.parameters()).device
+    device = device_of(model)
     counted = torch.from_numpy(scored).to(device)
     if model.encoder.causal:
         rows = with_edges(torch.from_numpy(ids), marks).to(device)
@@ -162,36 +152,22 @@ def _score(
             parts.append(log_probabilities(model, hidden[counts], part[:, 1:-1][counts]))
         scores = torch.cat(parts)
     else:
-        scores = _masked(model, ids, scored, words, marks)
+        word = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+        if words is not None:
+            word = words.numbers(ids)
+        masked = masked_rows(ids, word, marks.mask)[scored]
+        # Unique: two sentences that differ in one word share the row in which that word is masked.
+        unique, inverse = np.unique(masked, axis=0, return_inverse=True)
+        edged = with_edges(torch.from_numpy(unique), marks).numpy()
+        # The first [MASK] of a row is the token that is predicted.
+        hidden = hidden_at(model, edged, (edged == marks.mask).argmax(1))
+        # `reshape`: in numpy 2.0 alone the inverse along an axis has a second dimension.
+        hidden = hidden[torch.from_numpy(inverse.reshape(-1)).to(device)]
+        scores = log_probabilities(model, hidden, torch.from_numpy(ids[scored]).to(device))
     by_token = scores.new_zeros(ids.shape)
     by_token[counted] = scores
     total: Floats = by_token.sum(1).cpu().numpy()
     return total
-
-
-def _masked(
-    model: MaskedLM,
-    ids: npt.NDArray[np.int64],
-    scored: npt.NDArray[np.bool_],
-    words: Words | None,
-    marks: Marks,
-) -> Tensor:
-    """(tokens that count,) log-probabilities."""
-    word = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
-    if words is not None:
-        word = words.numbers(ids)
-    # Unique: two sentences that differ in one word share the row in which that word is masked.
-    rows, inverse = np.unique(
-        masked_rows(ids, word, marks.mask)[scored],
-        axis=0,
-        return_inverse=True,
-    )
-    rows = with_edges(torch.from_numpy(rows), marks).numpy()
-    # The first [MASK] of a row is the token that is predicted.
-    hidden = hidden_at(model, rows, (rows == marks.mask).argmax(1))
-    # `reshape`: in numpy 2.0 alone the inverse along an axis has a second dimension.
-    hidden = hidden[torch.from_numpy(inverse.reshape(-1)).to(hidden.device)]
-    return log_probabilities(model, hidden, torch.from_numpy(ids[scored]).to(hidden.device))
 
 
 @dataclass(frozen=True)
@@ -241,13 +217,13 @@ class Score:
                 serves.
         """
         ids = self.tokenizer.marked_ids(text)
-        places = (~self.tokenizer.is_special(ids)).nonzero()[0]
+        special = self.tokenizer.is_special(ids)
+        places = (~special).nonzero()[0]
         if not len(places):
             raise RelposError(f"text={text!r}: there is nothing to score but special tokens")
         with exact(self.model) as model:
             word = np.arange(len(ids))
             if self.words is not None:
-                special = self.tokenizer.is_special(ids)
                 # A special token ends a word; `roll` brings the last one round to the first, which
                 # begins one anyway.
                 begins = self.words.begins(ids) | special | np.roll(special, 1)
@@ -297,7 +273,7 @@ class FillMask:
         if not places:
             raise RelposError(f"text={text!r}: no [MASK] in it, as in 'the cat [MASK] on the mat'")
         with exact(self.model) as model:
-            device = next(model.parameters()).device
+            device = device_of(model)
             # A causal network predicts a token at the one before it. The last layer computes these
             # tokens alone.
             outputs = torch.tensor(places, device=device) - int(model.encoder.causal)
@@ -310,13 +286,7 @@ class FillMask:
             guesses.append([self._guess(ids, place, *piece) for piece in zip(*most, strict=True)])
         return guesses
 
-    def _guess(
-        self,
-        ids: npt.NDArray[np.int64],
-        place: int,
-        number: int,
-        probability: float,
-    ) -> Guess:
+    def _guess(self, ids: Ids, place: int, number: int, probability: float) -> Guess:
         filled = ids.tolist()
         tokenizer = self.tokenizer
         filled[place] = number

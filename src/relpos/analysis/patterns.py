@@ -16,7 +16,6 @@ from relpos.analysis.recording import Call, added, random_ids, record
 from relpos.errors import RelposError
 from relpos.model.encoder import Encoder
 from relpos.model.position import Scheme
-from relpos.model.position.base import HIDDEN
 from relpos.model.shape import Heads
 
 if TYPE_CHECKING:
@@ -156,11 +155,7 @@ def _products(q: Heads, k: Heads, scale: float) -> Float[Tensor, "batch heads n 
 
 def _summarised(scores: Float[Tensor, "batch heads n n"], call: Call, source: str) -> Pattern:
     scores, place = scores.detach().float(), torch.arange(scores.shape[-1])
-    # A hidden token's score is a large negative number: in a mean it would drown all others.
-    scores = scores.masked_fill(
-        (scores <= HIDDEN / 2) | call.unseen(place - place[:, None]),
-        torch.nan,
-    )
+    scores = call.seen(scores, place - place[:, None])
     n = len(place)
     # (H, B·(n − |o|))
     diagonals = [

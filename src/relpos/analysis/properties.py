@@ -65,14 +65,14 @@ def properties(
     """
     randomise(model)
     model.eval()
+    own = mechanism(model)
     return {
         "inductive": tells_far_apart(model, mechanism),
-        "data-driven": learns(model, mechanism(model)),
+        "data-driven": learns(model, own),
         "parameter-efficient": parameters < table,
         "translation-invariant": shifts(model.encoder),
         # Twice the length: a recurrence over tokens would make the chain about twice as deep.
-        "parallelisable": depth_of(model, mechanism(model), 12)
-        == depth_of(model, mechanism(model), 6),
+        "parallelisable": depth_of(model, own, 12) == depth_of(model, own, 6),
         "interpretable": is_curve(model.encoder),
     }
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from relpos.model.encoder import Encoder
 from relpos.model.kernels.eager import scores
 from relpos.model.position import Scheme, Terms
+from relpos.model.position.base import HIDDEN
 from relpos.model.shape import Heads, Ids, Turned
 
 
@@ -26,12 +27,16 @@ class Call:
     terms: Terms
     causal: bool
 
-    def unseen(self, offsets: Int[Tensor, "*n"]) -> Bool[Tensor, "*n"]:
-        """Which of the offsets a token does not see, whatever their scores."""
-        hidden = (offsets > 0) & self.causal
+    def seen(
+        self, scores: Float[Tensor, "*tokens n"], offsets: Int[Tensor, "..."]
+    ) -> Float[Tensor, "*tokens n"]:
+        """What is added to the scores at these offsets, NaN where a token sees nothing: there the
+        number is a large negative one, which would flatten a figure and drown all others in a
+        mean."""
+        hidden = (scores <= HIDDEN / 2) | ((offsets > 0) & self.causal)
         if self.terms.reach is not None:
             hidden |= offsets.abs() > self.terms.reach
-        return hidden
+        return scores.masked_fill(hidden, torch.nan)
 
     def turned(
         self,

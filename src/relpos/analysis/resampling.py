@@ -30,7 +30,7 @@ def ratio_interval(numerators: Floats, denominators: Floats) -> Interval:
         drawn = np.bincount(chance.integers(n, size=n), minlength=n)
         # A draw may hold no predicted token at all: numerator and denominator are then zero.
         ratios.append(float(drawn @ numerators) / max(float(drawn @ denominators), 1e-300))
-    return [float(bound) for bound in np.quantile(ratios, _BOUNDS)]
+    return np.quantile(ratios, _BOUNDS).tolist()
 
 
 def pooled_interval(groups: Sequence[Floats]) -> Interval | None:
@@ -101,7 +101,7 @@ def crossed_interval(
     # nested.
     weights = chance.multinomial(networks, np.full(networks, 1 / networks), RESAMPLES) / networks
     means = (weights * above / np.maximum(below, 1e-300)).sum(1)
-    return [float(bound) for bound in np.quantile(means, _BOUNDS)]
+    return np.quantile(means, _BOUNDS).tolist()
 
 
 def multi_bootstrap(

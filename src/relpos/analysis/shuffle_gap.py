@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 
-from relpos.analysis.likelihood import Floats, exact, log_probabilities
-from relpos.analysis.resampling import Interval, ratio_interval
+from relpos.analysis.likelihood import device_of, exact, log_probabilities
+from relpos.analysis.resampling import Floats, Interval, ratio_interval
 from relpos.data.examples import ExampleSet
 from relpos.data.objective import IGNORED, Objective, masked, next_tokens
 from relpos.data.shuffle import WINDOWS, masked_batches, mirrored, permuted
@@ -54,11 +55,7 @@ class Gaps:
 def shuffled(words: Words) -> dict[str, Change]:
     """Words in random order within windows of 2, 3, 4, 8 and all words of a sentence: `"2"`, …,
     `"all"`."""
-
-    def within(window: int | None) -> Change:
-        return lambda batch, numbers: permuted(batch, numbers, words, window)
-
-    return {str(window or ALL): within(window) for window in WINDOWS}
+    return {str(window or ALL): partial(permuted, words=words, window=window) for window in WINDOWS}
 
 
 def gaps(
@@ -104,7 +101,7 @@ def gaps(
 
 def _losses(model: MaskedLM, batch: MicroBatch) -> Floats:
     """(b,) the summed loss of each example."""
-    device = next(model.parameters()).device
+    device = device_of(model)
     labels = at_outputs(model.encoder, batch.labels).flatten()
     # The head runs at the predicted tokens alone, about a seventh of all.
     at = (labels != IGNORED).nonzero().squeeze(1)

@@ -4,7 +4,7 @@ and the cosines of position embeddings, and F̂_P by head (Wennberg & Henter 202
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,18 +37,15 @@ class Similarity(Measure):
         return dict(zip(("P", "cosine"), products(position_table(sample.encoder)), strict=True))
 
     def drawn(self, name: str, results: Plain) -> Iterator[Drawing]:
-        figure, (*maps, left, right) = style.grid(4, 2, 3.6, 3.0)
-        columns = {}
+        figure, axes = style.grid(4, 2, 3.6, 3.0)
+        n = len(results["P"])
+        columns: dict[str, Iterable[float]] = {"offset": range(1 - n, n)}
         for (product, values), above, below in zip(
-            results.items(),
-            maps,
-            (left, right),
-            strict=True,
+            results.items(), axes[:2], axes[2:], strict=True
         ):
             image = style.matrix(above, values, centred=product == "P")
             figure.colorbar(image, ax=above, shrink=0.8)
             above.set_title(f"{product}, R² {toeplitz_r2(values):.3f}", fontsize=9)
-            n = len(values)
             for line, row in enumerate(np.linspace(0, n - 1, min(ROWS + 2, n)).astype(int)[1:-1]):
                 below.plot(range(n), values[row], label=f"i = {row}", **style.look(line, 0.5))
             below.set_xlabel("position j", fontsize=8)
@@ -56,8 +53,8 @@ class Similarity(Measure):
             # By offset: a Toeplitz matrix is this curve and nothing else.
             columns[product] = diagonal_means(values).tolist()
         figure.suptitle(f"{name}: position embeddings, products of rows", fontsize=10)
-        offsets = zip(range(1 - n, n), *columns.values(), strict=True)
-        rows = [dict(zip(("offset", *columns), row, strict=True)) for row in offsets]
+        by_offset = zip(*columns.values(), strict=True)
+        rows = [dict(zip(columns, row, strict=True)) for row in by_offset]
         yield Drawing(f"position_similarity-{name}", rows, figure)
 
 
@@ -88,36 +85,39 @@ class Profiles(Measure):
         return f"{name}, layer {self.layer}: F̂_P from embeddings"
 
     def drawn(self, name: str, results: Plain) -> Iterator[Drawing]:
-        heads = results["heads"]
-        fits = results["fits"]
+        heads, fits = results["heads"], results["fits"]
         n = len(heads[0])
         offsets = np.arange(1 - n, n)
         figure, axes = style.grid(2 * len(heads), 2 * COLUMNS, 1.9, 1.7)
-        rows = []
-        for number, head in enumerate(heads):
-            left = axes[2 * number]
-            right = axes[2 * number + 1]
+        rows, parameters = [], []
+        panels = zip(axes[::2], axes[1::2], heads, fits, strict=True)
+        for number, (left, right, head, fit) in enumerate(panels, 1):
             style.matrix(left, head)
-            left.set_title(f"head {number + 1}: R² {toeplitz_r2(head):.2f}", fontsize=8)
+            left.set_title(f"head {number}: R² {toeplitz_r2(head):.2f}", fontsize=8)
             means = diagonal_means(head)
-            values = fits[number](offsets).tolist()
+            values = fit(offsets)
             right.plot(offsets, means, color=style.COLOURS[0], linewidth=1)
             right.plot(offsets, values, "--", color=style.COLOURS[1], linewidth=1)
-            right.set_title(f"fit R² {fits[number].r2:.3f}", fontsize=8)
+            right.set_title(f"fit R² {fit.r2:.3f}", fontsize=8)
             rows += [
-                {"head": number + 1, "offset": int(offset), "mean": float(mean), "fit": value}
+                {"head": number, "offset": offset, "mean": mean, "fit": value}
                 for offset, mean, value in zip(offsets, means, values, strict=True)
+            ]
+            parameters += [
+                {
+                    "head": number,
+                    "function": s + 1,
+                    "amplitude": fit.amplitude[s],
+                    "sharpness": fit.sharpness[s],
+                    "centre": fit.centre[s],
+                    "constant": fit.constant,
+                    "r2": fit.r2,
+                }
+                for s in range(self.functions)
             ]
         fitted = f"right: means by offset (line), {self.functions} basis functions (dashed)"
         figure.suptitle(f"{self.title(name)}; {fitted}", fontsize=9)
         yield Drawing(f"profiles-{name}-layer{self.layer}", rows, figure)
-        parameters = []
-        for number, fit in enumerate(fits, 1):
-            for s in range(self.functions):
-                row: Plain = {"head": number, "function": s + 1}
-                for key in ("amplitude", "sharpness", "centre"):
-                    row[key] = float(getattr(fit, key)[s])
-                parameters.append(row | {"constant": fit.constant, "r2": fit.r2})
         yield Drawing(f"fits-{name}-layer{self.layer}", parameters)
 
 
@@ -127,33 +127,21 @@ class Responses(Profiles):
     panel for each head."""
 
     def drawn(self, name: str, results: Plain) -> Iterator[Drawing]:
-        heads = results["heads"]
-        fits = results["fits"]
-        n = len(results["heads"][0])
+        heads, fits = results["heads"], results["fits"]
+        n = len(heads[0])
         offsets = np.arange(1 - n, n)
         places = sorted({round(place * (n - 1)) for place in PLACES})
         figure, axes = style.grid(len(heads), COLUMNS, 2.6, 2.0)
         rows = []
-        for number, head in enumerate(heads):
+        for number, (panel, head, fit) in enumerate(zip(axes, heads, fits, strict=True), 1):
             for line, i in enumerate(places):
-                axes[number].plot(
-                    np.arange(n) - i,
-                    head[i],
-                    label=f"i = {i}",
-                    **style.look(line, 0.8),
-                )
+                panel.plot(range(-i, n - i), head[i], label=f"i = {i}", **style.look(line, 0.8))
                 rows += [
-                    {"head": number + 1, "i": i, "offset": j - i, "response": float(value)}
-                    for j, value in enumerate(head[i])
+                    {"head": number, "i": i, "offset": offset, "response": value}
+                    for offset, value in enumerate(head[i], -i)
                 ]
-            axes[number].plot(
-                offsets,
-                fits[number](offsets),
-                color="0.3",
-                linewidth=1.4,
-                label="fit",
-            )
-            axes[number].set_title(f"head {number + 1}", fontsize=8)
+            panel.plot(offsets, fit(offsets), color="0.3", linewidth=1.4, label="fit")
+            panel.set_title(f"head {number}", fontsize=8)
         axes[0].legend(fontsize=5, frameon=False)
         figure.supxlabel("offset j − i", fontsize=8)
         figure.suptitle(self.title(name), fontsize=9)

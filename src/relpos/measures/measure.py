@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -19,10 +19,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Literal, TypedDict
 
 import numpy as np
-import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from relpos import style
+from relpos.analysis.resampling import Ends, Floats
 from relpos.errors import RelposError, nearest
 from relpos.files import replacing
 from relpos.measures import kinds
@@ -33,9 +33,12 @@ if TYPE_CHECKING:
     from relpos.data.examples import ExampleSet
     from relpos.measures.sample import Sample
 
-Floats = npt.NDArray[np.float64]
 NATS = "nats"
 """The metric of a column that is not a score: it is shown with more decimals, and has no best."""
+
+
+Form = Literal["within_word", "plain"]
+"""Of a pseudo-log-likelihood."""
 
 
 class Dials(TypedDict):
@@ -43,7 +46,7 @@ class Dials(TypedDict):
     measures that have it."""
 
     examples: Count
-    form: Literal["within_word", "plain"]
+    form: Form
     pairs: Plain
 
 
@@ -67,7 +70,7 @@ class MeasuredColumn:
     name: str
     title: str
     metric: str = NATS
-    bounds: tuple[float, float] | None = None
+    bounds: Ends | None = None
     snapshots_only: bool = False
 
 
@@ -87,7 +90,7 @@ class Figure:
     """
 
     value: float
-    interval: tuple[float, float] | None = None
+    interval: Ends | None = None
     n: int | None = None
     parts: Floats | None = None
     groups: tuple[str, ...] | None = None
@@ -102,7 +105,7 @@ class Figure:
     @staticmethod
     def of_examples(
         value: float,
-        interval: tuple[float, float] | None,
+        interval: Ends | None,
         by_example: Mapping[str, Sequence[float]],
         key: str,
     ) -> Figure:
@@ -120,10 +123,12 @@ def by_example(examples: ExampleSet, predicted: Floats, **nats: Floats) -> dict[
     An interval over several networks draws examples anew, and an error over documents needs the
     examples of each.
     """
-    counts = {"document": examples.documents(), "predicted": predicted}
-    whole = {name: values.astype(int).tolist() for name, values in counts.items()}
-    # four digits keep it small
-    return whole | {name: values.round(4).tolist() for name, values in nats.items()}
+    return {
+        "document": examples.documents().astype(int).tolist(),
+        "predicted": predicted.astype(int).tolist(),
+        # four digits keep it small
+        **{name: values.round(4).tolist() for name, values in nats.items()},
+    }
 
 
 def plain(values: ArrayLike) -> object:
@@ -160,7 +165,6 @@ class Drawing:
     name: str
     rows: Sequence[Mapping[str, object]] = ()
     figure: object = None
-    dpi: int = 130
 
     def save(self, folder: Path, suffixes: Sequence[str] = ("png", "pdf")) -> list[Path]:
         """Writes the files, floats with six digits, and the figure in the formats of these
@@ -178,7 +182,7 @@ class Drawing:
         if self.figure is not None:
             for suffix in suffixes:
                 paths.append(folder / f"{self.name}.{suffix}")
-                style.save(self.figure, paths[-1], self.dpi)
+                style.save(self.figure, paths[-1])
         return paths
 
 
@@ -219,7 +223,7 @@ class Measure:
 
     def dials(self) -> dict[str, object]:
         """Its fields, as plain values."""
-        return {dial.name: getattr(self, dial.name) for dial in fields(self)}
+        return asdict(self)
 
     def meaning(self, toy: bool) -> dict[str, object]:
         """Everything but the network that the results depend on, as plain values: its fields.
@@ -269,7 +273,7 @@ class Measure:
 
 def measures() -> list[Measure]:
     """All measures whose results are kept, with their default dials, in their order."""
-    of_files = [_of_file(module.name) for module in iter_modules(kinds.__path__)]
+    of_files = (_of_file(module.name) for module in iter_modules(kinds.__path__))
     return sorted(of_files, key=lambda measure: (measure.place, measure.name))
 
 

@@ -97,8 +97,8 @@ class Sample:
         folder = self.network.store
         if self.file is not None:
             raise RelposError(
-                f"text={self.file}: this is measured on the held-out documents of a "
-                f"run, and not on a text"
+                f"text={self.file}: this is measured on the held-out documents of a run, and not "
+                f"on a text"
             )
         if folder is None:
             raise NothingToMeasure(
@@ -111,8 +111,8 @@ class Sample:
         # error.
         if store.vocabulary != pieces:
             raise RelposError(
-                f"store={folder}: made with {store.vocabulary} pieces, the network's "
-                f"tokenizer has {pieces}"
+                f"store={folder}: made with {store.vocabulary} pieces, the network's tokenizer has "
+                f"{pieces}"
             )
         return store
 
@@ -165,7 +165,8 @@ class Sample:
         """Windows of a text file, whose lines are read as one text."""
         lines = read_bytes(path, ANY).decode(errors="replace").splitlines()
         lines = [line for line in lines if line.strip()]
-        is_wanted = np.arange(EVERY) == 0 if part == "heldout" else np.arange(EVERY) > 0
+        # Every tenth window, and not the last tenth of the text, which often ends unlike it begins.
+        is_wanted = (np.arange(EVERY) == 0) == (part == "heldout")
         needed = (count + 1) * length * EVERY / is_wanted.sum() + length * EVERY
         ids = np.empty(0, np.int64)
         # In portions, so that of a large file only as much is tokenized as is needed.
@@ -174,7 +175,6 @@ class Sample:
             if len(ids) > needed:
                 break
         windows = torch.from_numpy(ids[: len(ids) // length * length]).view(-1, length)
-        # Every tenth window, and not the last tenth of the text, which often ends unlike it begins.
         return windows[is_wanted[np.arange(len(windows)) % EVERY]][:count]
 
     def bar(self, title: str, total: int) -> AbstractContextManager[Callable[[float], None]]:
@@ -187,8 +187,7 @@ def reads_toy(store: Path | None) -> bool:
     # A store may have been copied without its run.
     if store is None or not (store / "config.yaml").is_file():
         return False
-    config = fitted(read_yaml(store / "config.yaml"), dict[str, object])
-    return is_toy(config.get("data"))
+    return is_toy(fitted(read_yaml(store / "config.yaml"), dict[str, object]).get("data"))
 
 
 def is_toy(data: object) -> bool:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from relpos import style
-from relpos.analysis.likelihood import exact
+from relpos.analysis.likelihood import device_of, exact
 from relpos.data.shuffle import with_edges
 from relpos.measures.measure import Drawing, Measure
 from relpos.measures.sample import Sample
@@ -55,9 +55,10 @@ class AttentionByOffset(Measure):
         for layer, heads in enumerate(layers):
             for head, shares in enumerate(heads):
                 row = {"layer": layer + 1, "head": head + 1}
-                row |= {str(offset): share for offset, share in zip(offsets, shares, strict=True)}
-                row |= {side: attention[side][layer][head] for side in ("before", "after")}
-                rows.append(row)
+                row |= zip(map(str, offsets), shares, strict=True)
+                rows.append(
+                    row | {side: attention[side][layer][head] for side in ("before", "after")}
+                )
         yield Drawing(f"attention_by_offset-{name}", rows, figure)
 
 
@@ -75,7 +76,7 @@ def attention_mass(model: nn.Module, ids: Tensor) -> Plain:
     """
     encoder = encoder_of(model)
     n = ids.shape[1]
-    device = next(model.parameters()).device
+    device = device_of(model)
     token = torch.arange(n, device=device)
     column = token[None, :] - token[:, None] + n - 1
     # In float64: thousands of small fractions are added.
@@ -90,11 +91,9 @@ def attention_mass(model: nn.Module, ids: Tensor) -> Plain:
                 by_offset.scatter_add_(1, column.expand_as(total).flatten(1), total.flatten(1))
                 sums[layer] = sums[layer] + by_offset if len(sums[layer]) else by_offset
     reach = min(REACH, n - 1)
+    first, last = n - 1 - reach, n + reach
     # Every token is a query once, so that the fractions of all offsets add up to 1.
-    middle, tokens = n - 1, len(ids) * n
-    first = middle - reach
-    last = middle + reach + 1
-    rows = [(total / tokens).cpu() for total in sums]
+    rows = [(total / (len(ids) * n)).cpu() for total in sums]
     return {
         "offsets": list(range(-reach, reach + 1)),
         "mass": [row[:, first:last].tolist() for row in rows],

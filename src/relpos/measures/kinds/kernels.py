@@ -95,8 +95,7 @@ def _drawing(
         kinds = [kind(kernel) for kernel in layer]
         for place, kernel in enumerate(layer):
             row = {"layer": number, unit: place + 1, "kind": kinds[place]}
-            values = zip(offsets, kernel, strict=True)
-            rows.append(row | {str(offset): float(value) for offset, value in values})
+            rows.append(row | dict(zip(map(str, offsets), kernel, strict=True)))
         commonest = [f"{count} {of_kind}" for of_kind, count in Counter(kinds).most_common(3)]
         titles.append(f"layer {number}: {', '.join(commonest)}")
     if len(layers[0]) > style.LINES:

@@ -18,6 +18,7 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
 from relpos import style
+from relpos.analysis.likelihood import device_of
 from relpos.data.objective import IGNORED, Objective, masked, next_tokens
 from relpos.data.shuffle import with_edges
 from relpos.data.steps import HELDOUT_SEED, MicroBatch
@@ -71,13 +72,12 @@ class Lengths(Measure):
         # tokens.
         objective = next_tokens if sample.model.encoder.causal else masked
         texts = heldout_texts(sample.store, max(self.lengths), self.amount, objective)
-        precision = sample.network.precision
-        marks = sample.store.marks
+        network, marks = sample.network, sample.store.marks
         by_length = {
-            str(n): loss_by_length(sample.model, texts, n, precision, marks)
+            str(n): loss_by_length(sample.model, texts, n, network.precision, marks)
             for n in sorted(self.lengths)
         }
-        return {"lengths": by_length, "trained": sample.network.length}
+        return {"lengths": by_length, "trained": network.length}
 
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
         """Loss against length, as far as each scheme serves it; vertical lines mark the trained
@@ -131,11 +131,9 @@ def heldout_texts(
     most = -(-tokens // window) * window
     texts = []
     for place in enough[np.arange(count) * len(enough) // count]:
-        start = int(first[place])
-        read = min(int(whole[place]), most)
+        start, read = first[place], min(whole[place], most)
         ids = torch.from_numpy(np.asarray(store.ids[start : start + read]).astype(np.int64))[None]
-        lengths = torch.tensor([read])
-        keys = torch.tensor([int(documents[place])])
+        lengths, keys = torch.tensor([[read], [documents[place]]])
         predicted = objective(ids, lengths, keys, HELDOUT_SEED, store.vocabulary, store.marks)
         texts.append((predicted.input_ids[0], predicted.labels[0]))
     return texts
@@ -175,7 +173,7 @@ def loss_by_length(
         model.encoder.position.check_length(length)
     except RelposError as error:
         return {"refused": str(error)}
-    device = next(model.parameters()).device
+    device = device_of(model)
     model.eval()
     # Sums over all tokens, divided once: a mean of batch means would weigh the tokens of short
     # batches more.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relpos.analysis.shuffle_gap import ALL, MIRRORED, gaps, shuffled
+from relpos.analysis.shuffle_gap import ALL, MIRROR, MIRRORED, gaps, shuffled
 from relpos.data.objective import Masked
 from relpos.measures.measure import Figure, Measure, MeasuredColumn, NothingToMeasure, by_example
 from relpos.measures.sample import Sample
@@ -14,7 +14,7 @@ from relpos.readers import Plain
 
 RATES = (5, 15, 30, 50, 80)
 """Per cents of the tokens that are predicted."""
-LOSS, SHUFFLE, MIRROR = "loss", "shuffle_gap", "mirror_gap"
+LOSS, SHUFFLE_GAP, MIRROR_GAP = "loss", "shuffle_gap", "mirror_gap"
 BY_EXAMPLE = "masking_by_example"
 
 
@@ -36,15 +36,13 @@ class Masking(Measure):
             f"{quantity}_masked_{rate}",
             f"{quantity.replace('_', ' ')}, {rate} % masked",
         )
-        for quantity in (LOSS, SHUFFLE, MIRROR)
+        for quantity in (LOSS, SHUFFLE_GAP, MIRROR_GAP)
         for rate in RATES
     )
     note = (
         "With 5 to 80 % of the tokens masked: held-out loss in nats per predicted token, and by "
-        "how much it rises when the words"
-        " of each sentence are put in random order (shuffle gap) and when each row is read from "
-        "right to left, the pieces"
-        " inside words too (mirror gap)."
+        "how much it rises when the words of each sentence are put in random order (shuffle gap) "
+        "and when each row is read from right to left, the pieces inside words too (mirror gap)."
     )
     details = (BY_EXAMPLE,)
     by_name = True  # fifteen passes over the examples, and the shuffle gap is six
@@ -56,25 +54,20 @@ class Masking(Measure):
         if sample.model.encoder.causal:
             raise NothingToMeasure(f"{sample.network.name}: a causal network has no masks")
         examples = sample.heldout(self.examples)
-        changes = dict(
-            zip((SHUFFLE, MIRROR), (shuffled(sample.words)[ALL], *MIRRORED.values()), strict=True)
-        )
-        with sample.bar("masked text", 3 * len(self.rates) * len(examples)) as advance:
-            objectives = {str(rate): Masked(rate / 100, rate / 100) for rate in self.rates}
-            by_rate = {
-                rate: gaps(sample.model, examples, changes, advance, masks)
-                for rate, masks in objectives.items()
-            }
+        changes = {SHUFFLE_GAP: shuffled(sample.words)[ALL], MIRROR_GAP: MIRRORED[MIRROR]}
         results: Plain = {"masking": {}, BY_EXAMPLE: {}}
-        for rate, at in by_rate.items():
-            intervals = {f"{name}_interval": ends for name, ends in at.intervals.items()}
-            results["masking"][rate] = {LOSS: at.loss} | at.gaps | intervals
-            results[BY_EXAMPLE][rate] = by_example(
-                examples,
-                at.predicted,
-                loss=at.losses,
-                **at.differences,
-            )
+        with sample.bar("masked text", 3 * len(self.rates) * len(examples)) as advance:
+            for rate in self.rates:
+                masks = Masked(rate / 100, rate / 100)
+                at = gaps(sample.model, examples, changes, advance, masks)
+                intervals = {f"{name}_interval": ends for name, ends in at.intervals.items()}
+                results["masking"][str(rate)] = {LOSS: at.loss} | at.gaps | intervals
+                results[BY_EXAMPLE][str(rate)] = by_example(
+                    examples,
+                    at.predicted,
+                    loss=at.losses,
+                    **at.differences,
+                )
         return results
 
     def figure(self, column: str, results: Plain) -> Figure | None:
@@ -88,6 +81,8 @@ class Masking(Measure):
     def said(self, results: Plain) -> list[str]:
         if "masking" not in results:
             return []
-        rates = results["masking"]
-        few = [rate for rate in ("5", "80") if rate in rates]
-        return [f"shuffle gap at {rate} % masked {rates[rate][SHUFFLE]:.3f}" for rate in few]
+        return [
+            f"shuffle gap at {rate} % masked {at[SHUFFLE_GAP]:.3f}"
+            for rate, at in results["masking"].items()
+            if rate in ("5", "80")
+        ]

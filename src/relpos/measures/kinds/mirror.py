@@ -24,8 +24,8 @@ class Mirror(Measure):
     columns = (MeasuredColumn(GAP, "mirror gap"),)
     note = (
         "Mirror gap: nats that the held-out loss rises when each row is read from right to left, "
-        "its special tokens and the pieces "
-        "inside its words too, which a shuffle leaves as they are (0 = direction is not noticed)."
+        "its special tokens and the pieces inside its words too, which a shuffle leaves as they "
+        "are (0 = direction is not noticed)."
     )
     details = ("mirror_gap_by_example",)
 

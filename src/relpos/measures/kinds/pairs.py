@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from relpos.analysis.likelihood import pseudo_log_likelihoods
-from relpos.analysis.resampling import pooled_interval
+from relpos.analysis.resampling import Floats, pooled_interval
 from relpos.data.pairs import MOST, AutoPairs, PairItem, PairSource
-from relpos.data.tokenizer import Tokenizer
-from relpos.data.words import Words
+from relpos.data.tokenizer import Bools, Tokenizer
+from relpos.data.words import Pieces, Words
 from relpos.errors import RelposError
-from relpos.measures.measure import Figure, Floats, Measure, MeasuredColumn, NothingToMeasure
+from relpos.measures.measure import Figure, Form, Measure, MeasuredColumn, NothingToMeasure
 from relpos.measures.sample import Sample, reads_toy
 from relpos.model.heads import MaskedLM
 from relpos.readers import Plain
@@ -42,20 +40,18 @@ class Pairs(Measure):
             `AutoPairs`, for each those that suit it.
     """
 
-    form: Literal["within_word", "plain"] = "within_word"
+    form: Form = "within_word"
     pairs: Mapping[str, object] | None = None
 
     place = 3
     columns = tuple(
         MeasuredColumn(name, title, "accuracy", bounds=(0.0, 100.0))
-        for name, title in (("same_word_pairs", "same-word pairs"), ("other_pairs", "other pairs"))
+        for name, title in zip(GROUPS, ("same-word pairs", "other pairs"), strict=True)
     )
     note = (
         "Pairs: per cent of minimal pairs whose good sentence is found the more likely one (50 = a "
-        "guess); same-word pairs "
-        "hold the same words in two orders. The interval of a single network is for other pairs of "
-        "these paradigms, not for other "
-        "paradigms."
+        "guess); same-word pairs hold the same words in two orders. The interval of a single "
+        "network is for other pairs of these paradigms, not for other paradigms."
     )
     details = ("answers",)
 
@@ -99,18 +95,16 @@ class Pairs(Measure):
         if "pairs" not in results or results["pairs"][group]["accuracy"] is None:
             return None
         pooled = results["pairs"][group]
-        marks = results["answers"][group]
         # From the kept answers and not from the accuracy: an interval over networks draws pairs
         # anew within paradigms.
-        right = [100 * RIGHT[mark] for of_paradigm in marks.values() for mark in of_paradigm]
-        paradigms = tuple(name for name, of_paradigm in marks.items() for _ in of_paradigm)
-        parts = np.stack([np.array(right), np.ones(len(right))])
+        answers = results["answers"][group]
+        right = [100 * RIGHT[mark] for mark in "".join(answers.values())]
         return Figure(
             pooled["accuracy"],
             tuple(pooled["interval"]),
             pooled["n"],
-            parts,
-            paradigms,
+            np.array([right, np.ones(len(right))]),
+            tuple(paradigm for paradigm, marks in answers.items() for _ in marks),
             guess=pooled["guess"],
         )
 
@@ -134,7 +128,7 @@ class PairScores:
 
     right: Floats
     guess: Floats
-    same: npt.NDArray[np.bool_]
+    same: Bools
     paradigms: list[str]
 
     def summary(self) -> Plain:
@@ -150,14 +144,13 @@ class PairScores:
     def answers(self) -> dict[str, dict[str, str]]:
         """{"same_words": {paradigm: "110t"}, "others": …}: a mark of `RIGHT` for each pair."""
         marks = {right: mark for mark, right in RIGHT.items()}
-        same_words: dict[str, str] = {}
-        others: dict[str, str] = {}
+        groups: dict[str, dict[str, str]] = {"same_words": {}, "others": {}}
         for right, same, paradigm in zip(self.right, self.same, self.paradigms, strict=True):
-            group = same_words if same else others
+            group = groups["same_words" if same else "others"]
             group[paradigm] = group.get(paradigm, "") + marks[right]
-        return {"same_words": same_words, "others": others}
+        return groups
 
-    def _pooled(self, chosen: npt.NDArray[np.bool_]) -> Plain:
+    def _pooled(self, chosen: Bools) -> Plain:
         right = self.right[chosen]
         names = np.array(self.paradigms)[chosen]
         pooled: Plain = dict.fromkeys(("accuracy", "interval", "n", "ties_right", "guess"))
@@ -197,7 +190,7 @@ def minimal_pairs(
     prefixes = iter(tokenizer.encode([text for pair in pairs for text in pair.given]))
     unscored = []  # tokens at the beginning of each text
     longest = model.encoder.position.max_length
-    owners = [pair for pair in pairs for _ in pair.texts]
+    owners = (pair for pair in pairs for _ in pair.texts)
     for pair, ids in zip(owners, texts, strict=True):
         unscored.append(_shared(next(prefixes), ids) if pair.given else 0)
         if len(ids) == unscored[-1]:
@@ -205,10 +198,9 @@ def minimal_pairs(
         # Refused here, by file and line: the network's own error would come after minutes and name
         # a tensor.
         if longest is not None and len(ids) + 2 > longest:
-            scheme = type(model.encoder.position).__name__
             raise RelposError(
                 f"{pair.place}: a sentence of {len(ids) + 2} tokens is too long: "
-                f"{scheme} serves {longest}"
+                f"{type(model.encoder.position).__name__} serves {longest}"
             )
     hidden = words if form == "within_word" else None
     scores = pseudo_log_likelihoods(model, texts, hidden, advance, tokenizer.marks, unscored)
@@ -226,7 +218,7 @@ def minimal_pairs(
     )
 
 
-def _shared(prefix: npt.NDArray[np.integer], text: npt.NDArray[np.integer]) -> int:
+def _shared(prefix: Pieces, text: Pieces) -> int:
     """How many tokens of a text belong to its prefix. A token that reaches beyond the prefix
     belongs to the rest."""
     n = min(len(text), len(prefix))

@@ -12,8 +12,9 @@ reads and no masked token's loss.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -21,9 +22,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relpos import style
-from relpos.analysis.likelihood import Floats, exact, log_probabilities
+from relpos.analysis.likelihood import exact, log_probabilities
 from relpos.analysis.profiles import profiles
-from relpos.analysis.resampling import bootstrapped
+from relpos.analysis.resampling import Floats, bootstrapped
 from relpos.analysis.toeplitz import diagonal_means
 from relpos.config.schema import Change
 from relpos.counter import counter_hash
@@ -134,13 +135,12 @@ class Removal(Measure):
             if key != "network"
         }
         places = range(len(rows))
-        replaced = len(rows) - 2
+        colours = [style.COLOURS[0]] * 2 + [style.COLOURS[1]] * (len(rows) - 2)
         figure, panels = style.grid(4, 4, 3.0, 0.32 * len(rows))
         for axes, (key, title) in zip(panels, PANELS.items(), strict=True):
             axes.set_title(title, fontsize=8)
             axes.set_ylim(len(rows) - 0.4, -0.6)
             axes.set_yticks(places, [""] * len(rows))
-            colours = [style.COLOURS[0]] * 2 + [style.COLOURS[1]] * replaced
             axes.scatter(columns[key], places, s=16, color=colours)
             axes.margins(x=0.1)
             axes.locator_params(axis="x", nbins=5)
@@ -171,9 +171,8 @@ def masked_texts(
             same tokens are predicted. None: the text stays as it is.
     """
     batches = []
-    for start in range(0, len(texts), BATCH):
-        ids = texts[start : start + BATCH]
-        row = torch.arange(start, start + len(ids))
+    for row in torch.arange(len(texts)).split(BATCH):
+        ids = texts[row]
         # Before the words are moved: the same tokens are masked in either order.
         lengths = torch.full_like(row, ids.shape[1])
         size = tokenizer.size
@@ -212,15 +211,13 @@ def variants(
     """
     yield "intact", model
     # Averaged rather than zero: the mean of the rows is part of what the layers expect.
-    removed = copy.deepcopy(model)
-    average_positions(removed.encoder)
-    yield "removed", removed
+    yield "removed", _changed(model, average_positions)
     # What random parameters can do is asked once, where they have most freedom.
     largest = max(functions)
     for count in functions:
-        regressed = copy.deepcopy(model)
-        change_positions(regressed.encoder, Change("remove", tisa=count), length, seed=0)
-        yield f"TISA from regression, S = {count}", regressed
+        change = Change("remove", tisa=count)
+        regress = partial(change_positions, change=change, length=length, seed=0)
+        yield f"TISA from regression, S = {count}", _changed(model, regress)
     for seed in range(seeds):
         yield f"TISA at random, S = {largest}, seed {seed}", with_random_tisa(model, largest, seed)
     layers = range(model.encoder.shape.layers)
@@ -334,7 +331,7 @@ def share_interval(regained: Floats, lost: Floats) -> tuple[float, float] | None
 def with_random_tisa(model: MaskedLM, functions: int, seed: int) -> MaskedLM:
     """A copy with TISA of S functions for each head, as its authors initialise it, in place of the
     position embeddings."""
-    bare = _without_positions(model)
+    bare = _changed(model, fold_positions)
     # The caller's random numbers go on as if nothing had been drawn.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -345,7 +342,7 @@ def with_random_tisa(model: MaskedLM, functions: int, seed: int) -> MaskedLM:
 def _with_matrices(model: MaskedLM, matrices: Matrices) -> MaskedLM:
     """A copy with a matrix for each layer and head, such as F̂_P itself, added to the scores in
     place of the position embeddings."""
-    bare = _without_positions(model)
+    bare = _changed(model, fold_positions)
     scheme = bare.encoder.position
     fixed = _Matrices(scheme.shape)
     fixed.matrices = [heads.float() for heads in matrices]
@@ -361,10 +358,10 @@ def _toeplitz(heads: Float[Tensor, "heads n n"]) -> Float[Tensor, "heads n n"]:
     return torch.stack([torch.from_numpy(diagonal_means(head))[offset] for head in heads])
 
 
-def _without_positions(model: MaskedLM) -> MaskedLM:
-    bare = copy.deepcopy(model)
-    fold_positions(bare.encoder)
-    return bare
+def _changed(model: MaskedLM, change: Callable[[Encoder], object]) -> MaskedLM:
+    copied = copy.deepcopy(model)
+    change(copied.encoder)
+    return copied
 
 
 class _Matrices(Scheme):

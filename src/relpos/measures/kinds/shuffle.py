@@ -31,8 +31,7 @@ class Shuffle(Measure):
     )
     note = (
         "Shuffle gap: nats that the held-out loss rises when the words of each sentence are put in "
-        "random order (0 = order is not "
-        "noticed)."
+        "random order (0 = order is not noticed)."
     )
     details = ("by_example",)
 
@@ -63,8 +62,8 @@ class Shuffle(Measure):
         details = results.get("by_example", {})
         if column == LOSS:
             return Figure.of_examples(results[LOSS], None, details, "loss")
-        value, ends = (results[key][ALL] for key in ("shuffle_gap", "shuffle_gap_intervals"))
-        return Figure.of_examples(value, tuple(ends), details, ALL)
+        ends = tuple(results["shuffle_gap_intervals"][ALL])
+        return Figure.of_examples(results["shuffle_gap"][ALL], ends, details, ALL)
 
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
         """The gap by window, with intervals where a line is a single network's."""

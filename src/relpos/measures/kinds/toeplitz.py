@@ -49,8 +49,8 @@ class Toeplitz(Measure):
     columns = (MeasuredColumn("toeplitz_r2", "R² of P, per cent", "accuracy", bounds=(0.0, 100.0)),)
     note = (
         "R² of P: per cent of the variance of P = E·E^T, the products of the position embeddings, "
-        "that depends on the distance"
-        " alone; of the positions that at least half of the training's examples reach."
+        "that depends on the distance alone; of the positions that at least half of the training's "
+        "examples reach."
     )
     by_name, has_course = True, True
 
@@ -61,7 +61,7 @@ class Toeplitz(Measure):
         positions. And of the positions that count, the first `rows`, see `reached`: `shape` of the
         table, `r2`, `r2_off`, `chance`, `chance_off` of random ones."""
         encoder = sample.encoder
-        table = position_table(sample.encoder)
+        table = position_table(encoder)
         p, cosine = products(table)
         size, features = table.shape
         rows = min(reached(sample.network, size), size)
@@ -73,9 +73,10 @@ class Toeplitz(Measure):
         for start in range(0, size, self.block):
             end = min(start + self.block, size)
             blocks.append((start, end, toeplitz_r2(p[start:end, start:end])))
-        by_layer = []
-        for layer in range(encoder.shape.layers):
-            by_layer.append([toeplitz_r2(head) for head in profiles(encoder, layer, self.length)])
+        by_layer = [
+            [toeplitz_r2(head) for head in profiles(encoder, layer, self.length)]
+            for layer in range(encoder.shape.layers)
+        ]
         results = {
             "P": toeplitz_r2(p),
             "P_off": toeplitz_r2(p, main=False),
@@ -158,22 +159,19 @@ class Toeplitz(Measure):
         medians = [np.median(heads) for heads in by_layer]
         left.plot(range(1, len(by_layer) + 1), medians, color=style.COLOURS[1], label="median")
         style.whole_numbers(left)
-        left.set_xlabel("layer whose queries and keys are used")
-        left.set_ylabel(f"R² of F̂_P, {min(self.length, result['shape'][0])} positions")
+        of_heads = f"R² of F̂_P, {min(self.length, result['shape'][0])} positions"
+        left.set(xlabel="layer whose queries and keys are used", ylabel=of_heads)
         left.legend(fontsize=7, frameon=False)
         right.axhline(result["random_block"], color="0.4", linestyle="--", linewidth=0.8)
         right.set_title(
-            f"dashed: the highest of {self.random} random tables of {width}",
-            fontsize=7,
+            f"dashed: the highest of {self.random} random tables of {width}", fontsize=7
         )
         right.tick_params(axis="x", labelrotation=30)
         right.set_ylabel("R² of blocks of P")
         for axes in (left, right):
             axes.set_ylim(min(0, *axes.get_ylim()), 1.02)
-        figure.suptitle(
-            f"{name}: R² of P {result['P']:.3f}, of cosines {result['cosine']:.3f}",
-            fontsize=10,
-        )
+        title = f"{name}: R² of P {result['P']:.3f}, of cosines {result['cosine']:.3f}"
+        figure.suptitle(title, fontsize=10)
         return Drawing(f"toeplitz-{name}", rows, figure)
 
 
@@ -196,9 +194,10 @@ def reached(network: Network, whole: int) -> int:
     stages = [(1.0, whole)]
     if "first" in meaning:
         first = meaning["first"]
-        share = meaning["first"]["share"]
-        stages = [(share * first["batch"], int(first["length"]))]
-        stages.append(((1 - share) * meaning["batch"], whole))
+        stages = [
+            (first["share"] * first["batch"], int(first["length"])),
+            ((1 - first["share"]) * meaning["batch"], whole),
+        ]
     lengths, weights = [], []
     for weight, length in stages:
         examples = store.examples("train", network.packing, length, meaning.get("pairs"))
@@ -225,6 +224,6 @@ def _chance(tables: int, n: int, width: int) -> tuple[float, float]:
     """The highest R² of P of random tables (n, width), and the highest without the main
     diagonal."""
     # R² of P has no known null distribution.
-    drawn = [np.random.default_rng(seed).standard_normal((n, width)) for seed in range(tables)]
-    whole = max(toeplitz_r2(table @ table.T) for table in drawn)
-    return whole, max(toeplitz_r2(table @ table.T, main=False) for table in drawn)
+    drawn = (np.random.default_rng(seed).standard_normal((n, width)) for seed in range(tables))
+    p = [table @ table.T for table in drawn]
+    return max(map(toeplitz_r2, p)), max(toeplitz_r2(of_table, main=False) for of_table in p)
