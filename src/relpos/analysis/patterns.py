@@ -77,7 +77,7 @@ def pattern(
     if filled := {source: part for source, part in parts.items() if part is not None}:
         return _summarised(reduce(torch.add, filled.values()), call, " + ".join(filled))
     rows = position.embed(n)
-    if rows is None or call.q is None or call.k is None or position.scale is None:
+    if rows is None or call.heads is None or position.scale is None:
         return None
     if trained:
         return _summarised(_embedded(encoder, n, position.scale), call, ROWS)
@@ -121,15 +121,15 @@ def _turned(
 ) -> Float[Tensor, "batch heads {n} {n}"] | None:
     """What turning adds to q·k, which may depend on the sequence; None where queries and keys are
     left as they are."""
-    if call.q is None or call.k is None or position.scale is None:
+    if call.heads is None or position.scale is None:
         return None
     # The same vectors at all places, so that only the rotation makes a difference.
     if trained:
-        q, k = (x.mean((0, 2), keepdim=True) for x in (call.q, call.k))
+        vectors = (x.mean((0, 2), keepdim=True) for x in call.heads)
     else:
-        q, k = (torch.ones_like(x[:1, :, :1]) for x in (call.q, call.k))
-    q, k = (x.expand(len(call.q), -1, n, -1) for x in (q, k))
-    turned = call.turned(position, q, k)
+        vectors = (torch.ones_like(x[:1, :, :1]) for x in call.heads)
+    q, k = (x.expand(len(call.heads[0]), -1, n, -1) for x in vectors)
+    turned = call.turned(position, (q, k))
     if turned is None:
         return None
     after, before = (position.split(call.layer, *pair, q)[:2] for pair in (turned, (q, k)))
@@ -141,10 +141,10 @@ def _embedded(encoder: Encoder, n: int, scale: float) -> Float[Tensor, "1 heads 
     mean."""
     # the same token everywhere, so that only the position differs
     tokens = random_ids(encoder, SEQUENCES, 1).expand(-1, n)
-    first = record(encoder, tokens)[0]
-    assert first.q is not None
-    assert first.k is not None
-    product = _products(first.q.mean(0, keepdim=True), first.k.mean(0, keepdim=True), scale)
+    heads = record(encoder, tokens)[0].heads
+    assert heads is not None
+    q, k = (x.mean(0, keepdim=True) for x in heads)
+    product = _products(q, k, scale)
     # A constant cancels in the softmax.
     return product - product.mean((-1, -2), keepdim=True)
 

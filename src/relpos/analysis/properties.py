@@ -98,8 +98,9 @@ def _tells_far_apart(model: MaskedLM, mechanism: Mechanism, factor: float) -> bo
     call = calls[0]
     if call.terms.reach is not None and call.terms.reach < max(FAR):
         return False
-    q, k = call.turned(model.encoder.position, call.q, call.k) or (call.q, call.k)
-    tables = [added(call.terms, n), None if q is None or k is None else q @ k.transpose(-1, -2)]
+    tables = [added(call.terms, n)]
+    if heads := call.turned(model.encoder.position, call.heads) or call.heads:
+        tables.append(heads[0] @ heads[1].transpose(-1, -2))
     rows = [table[:, :, 0] for table in tables if table is not None]
     return any(bool((row[..., FAR[0]] - row[..., FAR[1]]).abs().max() > EQUAL) for row in rows)
 
@@ -154,7 +155,7 @@ def is_curve(encoder: Encoder) -> bool:
         return False
     for call in calls:
         terms = added(call.terms, 10)
-        if terms is None or call.turned(position, call.q, call.k) is not None:
+        if terms is None or call.turned(position, call.heads) is not None:
             return False
         spread = (terms - terms[:1]).abs().max()
         if spread > EQUAL or min(toeplitz_r2(head) for head in terms[0]) < 1 - EQUAL:

@@ -17,12 +17,11 @@ from relpos.model.shape import Heads, Ids, Turned
 
 @dataclass(frozen=True)
 class Call:
-    """What was recorded of one pass through a layer; q and k as projected, None where the attention
-    has none."""
+    """What was recorded of one pass through a layer; `heads` are q and k as projected, None where
+    the attention has none."""
 
     layer: int
-    q: Heads | None
-    k: Heads | None
+    heads: tuple[Heads, Heads] | None
     state: object
     terms: Terms
     causal: bool
@@ -41,13 +40,13 @@ class Call:
     def turned(
         self,
         position: Scheme,
-        q: Heads | None,
-        k: Heads | None,
+        heads: tuple[Heads, Heads] | None,
     ) -> tuple[Turned, Turned] | None:
         """q and k as this pass turns them; None where there are none or they are left as they
         are."""
-        if q is None or k is None or position.scale is None:
+        if heads is None or position.scale is None:
             return None
+        q, k = heads
         to_q, to_k, _ = position.turn(self.layer, q, k, q, self.state)
         # By identity: a scheme that does not turn returns its arguments.
         if to_q is q and to_k is k:
@@ -63,10 +62,10 @@ def record(encoder: Encoder, input_ids: Ids) -> list[Call]:
     fill = position.terms
 
     def spy(layer: int, q: Heads | None, k: Heads | None, state: object) -> Terms:
-        calls.append(
-            Call(layer, q, k, state, fill(layer, q, k, state).multiplied(), encoder.causal)
-        )
-        return calls[-1].terms
+        heads = None if q is None or k is None else (q, k)
+        terms = fill(layer, q, k, state).multiplied()
+        calls.append(Call(layer, heads, state, terms, encoder.causal))
+        return terms
 
     training = encoder.training
     position.terms = spy  # type: ignore[method-assign]

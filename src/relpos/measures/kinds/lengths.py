@@ -94,8 +94,13 @@ class Lengths(Measure):
             # A length that the scheme refuses has no loss, and no point.
             losses = {int(n): at["loss"] for n, at in line.items() if "loss" in at}
             places |= {trained, *losses}
-            look = style.look(number) | {"marker": ".", "label": network.name}
-            axes.plot(list(losses), list(losses.values()), **look)
+            axes.plot(
+                list(losses),
+                list(losses.values()),
+                marker=".",
+                label=network.name,
+                **style.look(number),
+            )
             axes.axvline(trained, color="0.6", linestyle=(0, (4, 4)), linewidth=0.8, zorder=0)
         style.logarithmic(axes, places, base=2)
         label = "length in tokens (vertical line: trained at)"

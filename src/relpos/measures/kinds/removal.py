@@ -14,7 +14,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -24,7 +23,7 @@ from torch import Tensor, nn
 from relpos import style
 from relpos.analysis.likelihood import exact, log_probabilities
 from relpos.analysis.profiles import profiles
-from relpos.analysis.resampling import Floats, bootstrapped
+from relpos.analysis.resampling import Ends, Floats, bootstrapped
 from relpos.analysis.toeplitz import diagonal_means
 from relpos.config.schema import Change
 from relpos.counter import counter_hash
@@ -148,8 +147,14 @@ class Removal(Measure):
             axes.set_axisbelow(True)
         loss, _, outputs, regained = panels
         loss.set_yticks(places, [row["network"] for row in rows])
-        ring = {"facecolors": "none", "edgecolors": "0.35", "linewidths": 0.9}
-        outputs.scatter(columns["cls_distance"], places, s=20, **ring)
+        outputs.scatter(
+            columns["cls_distance"],
+            places,
+            s=20,
+            facecolors="none",
+            edgecolors="0.35",
+            linewidths=0.9,
+        )
         regained.hlines(places, *map(columns.get, ENDS), color=style.COLOURS[1], linewidth=1.2)
         # What each regains; dotted lines mark nothing and all.
         for bound in (0, 1):
@@ -215,9 +220,8 @@ def variants(
     # What random parameters can do is asked once, where they have most freedom.
     largest = max(functions)
     for count in functions:
-        change = Change("remove", tisa=count)
-        regress = partial(change_positions, change=change, length=length, seed=0)
-        yield f"TISA from regression, S = {count}", _changed(model, regress)
+        regressed = _changed(model, change_positions, Change("remove", tisa=count), length, 0)
+        yield f"TISA from regression, S = {count}", regressed
     for seed in range(seeds):
         yield f"TISA at random, S = {largest}, seed {seed}", with_random_tisa(model, largest, seed)
     layers = range(model.encoder.shape.layers)
@@ -263,8 +267,8 @@ def compared(
             "loss": loss,
             "order_gap": float(passed(model, shuffled)[0].sum()) / tokens - loss,
             **_distances(outputs, intact_outputs),
+            **dict.fromkeys(("loss_recovered", *ENDS, *RECOVERED)),
         }
-        row |= dict.fromkeys(("loss_recovered", *ENDS, *RECOVERED))
         losses.append(of_texts)
         rows.append(row)
         if len(rows) > 2:
@@ -309,7 +313,7 @@ def passed(model: MaskedLM, texts: Batches) -> tuple[Floats, list[Tensor]]:
     return np.concatenate(losses), outputs
 
 
-def share_interval(regained: Floats, lost: Floats) -> tuple[float, float] | None:
+def share_interval(regained: Floats, lost: Floats) -> Ends | None:
     """95 % bootstrap interval (bias-corrected and accelerated) of Σ regained / Σ lost, both
     (texts,): texts are drawn.
 
@@ -358,9 +362,9 @@ def _toeplitz(heads: Float[Tensor, "heads n n"]) -> Float[Tensor, "heads n n"]:
     return torch.stack([torch.from_numpy(diagonal_means(head))[offset] for head in heads])
 
 
-def _changed(model: MaskedLM, change: Callable[[Encoder], object]) -> MaskedLM:
+def _changed(model: MaskedLM, change: Callable[..., object], *arguments: object) -> MaskedLM:
     copied = copy.deepcopy(model)
-    change(copied.encoder)
+    change(copied.encoder, *arguments)
     return copied
 
 

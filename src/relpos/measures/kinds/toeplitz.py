@@ -117,14 +117,25 @@ class Toeplitz(Measure):
                     row = {"network": network.name, "per_cent": percent}
                     course.append(row | {"r2": then["P"], "r2_off_diagonal": then["P_off"]})
                 values = [then["P"] for then in r2.values()]
-                look = style.look(number) | {"marker": "o", "markersize": 3}
-                of_course.plot(list(r2), values, label=network.name, **look)
+                of_course.plot(
+                    list(r2),
+                    values,
+                    label=network.name,
+                    marker="o",
+                    markersize=3,
+                    **style.look(number),
+                )
             if LOSS in network.scores:
                 point = network.results["toeplitz"]["P"], network.scores[LOSS]
                 points.append({"network": network.name, LOSS: point[1], "r2": point[0]})
                 of_losses.plot(*point, "o", color=style.COLOURS[0], markersize=4)
-                beside = {"xytext": (3, 3), "textcoords": "offset points"}
-                of_losses.annotate(network.name, point, fontsize=5, **beside)
+                of_losses.annotate(
+                    network.name,
+                    point,
+                    (3, 3),
+                    textcoords="offset points",
+                    fontsize=5,
+                )
         if course:
             style.logarithmic(of_course, {row["per_cent"] for row in course})
             of_course.set(xlabel="per cent of the steps", ylabel="R² of P")
@@ -224,6 +235,6 @@ def _chance(tables: int, n: int, width: int) -> tuple[float, float]:
     """The highest R² of P of random tables (n, width), and the highest without the main
     diagonal."""
     # R² of P has no known null distribution.
-    drawn = (np.random.default_rng(seed).standard_normal((n, width)) for seed in range(tables))
-    p = [table @ table.T for table in drawn]
-    return max(map(toeplitz_r2, p)), max(toeplitz_r2(of_table, main=False) for of_table in p)
+    drawn = [np.random.default_rng(seed).standard_normal((n, width)) for seed in range(tables)]
+    whole = max(toeplitz_r2(table @ table.T) for table in drawn)
+    return whole, max(toeplitz_r2(table @ table.T, main=False) for table in drawn)
