@@ -1,28 +1,23 @@
 """What a causal network knows: gaps, likelihoods and guesses from the output before a token."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
+from measures.test_gaps import network as bidirectional
 from relpos.analysis.likelihood import FillMask, Score, pseudo_log_likelihoods
 from relpos.analysis.shuffle_gap import MIRROR, MIRRORED, gaps, shuffled
 from relpos.data.objective import next_tokens
-from relpos.data.tokenizer import CLS, SEP, Tokenizer
+from relpos.data.tokenizer import CLS, SEP
 from relpos.data.words import Words
 from relpos.measures.kinds.attention import attention_mass
 from relpos.measures.kinds.lengths import heldout_texts, loss_by_length
 from relpos.model.heads import MaskedLM
-from schemes import model_of
 
-
-def network(tokenizer: Tokenizer, position: str = "none") -> MaskedLM:
-    """Random weights, away from zero, in float32."""
-    return (
-        model_of(position, vocabulary=tokenizer.size, max_positions=64, attention="causal")
-        .float()
-        .eval()
-    )
+network = partial(bidirectional, attention="causal")
 
 
 def log_probability(model: MaskedLM, ids: list[int]) -> list[float]:

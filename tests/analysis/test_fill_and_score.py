@@ -32,13 +32,14 @@ def model(tokenizer: Tokenizer) -> MaskedLM:
 
 
 def test_guesses_are_the_softmax_at_the_masked_tokens(model, tokenizer):
-    ids = [CLS, *tokenizer.encode(["the"])[0], MASK, *tokenizer.encode(["dogs"])[0], MASK, SEP]
+    ids = [CLS, *tokenizer.encode("the"), MASK, *tokenizer.encode("dogs"), MASK, SEP]
     probabilities = model(torch.tensor([ids]))[0].softmax(-1)
     guesses = FillMask(model, tokenizer)("the [MASK] dogs [MASK]", top=3)
-    for place, of_place in zip(
-        [index for index, number in enumerate(ids) if number == MASK], guesses, strict=True
+    for best, of_place in zip(
+        [probabilities[place].topk(3) for place, number in enumerate(ids) if number == MASK],
+        guesses,
+        strict=True,
     ):
-        best = probabilities[place].topk(3)
         assert [guess.id for guess in of_place] == best.indices.tolist()
         assert [guess.probability for guess in of_place] == pytest.approx(
             best.values.tolist(), rel=1e-5
@@ -47,16 +48,13 @@ def test_guesses_are_the_softmax_at_the_masked_tokens(model, tokenizer):
 
 def test_a_guess_shows_the_text_with_its_piece_and_the_other_masks(model, tokenizer):
     first, second = FillMask(model, tokenizer)("the [MASK] dogs [MASK].", top=tokenizer.size)
-    cat = int(tokenizer.encode(["sleep"])[0][0])
+    cat = int(tokenizer.encode("sleep")[0])
     assert next(guess.text for guess in first if guess.id == cat) == "the sleep dogs [MASK]."
     assert next(guess.text for guess in second if guess.id == cat) == "the [MASK] dogs sleep."
 
 
 def test_a_special_token_takes_the_place_of_a_word(tokenizer):
-    whole, first = (
-        tokenizer.encode(["the dogs, sleep."])[0].tolist(),
-        tokenizer.encode(["the dogs"])[0].tolist(),
-    )
+    whole, first = (tokenizer.encode(text).tolist() for text in ("the dogs, sleep.", "the dogs"))
     marked = tokenizer.encode_marked("the [MASK], sleep.").tolist()
     assert marked == [first[0], MASK, *whole[len(first) :]]
     assert tokenizer.encode_marked("the dogs, sleep.").tolist() == whole
@@ -66,15 +64,15 @@ def test_a_special_token_takes_the_place_of_a_word(tokenizer):
 @pytest.mark.parametrize("form", ["plain", "within_word"])
 def test_the_tokens_add_up_to_the_pseudo_log_likelihood(model, tokenizer, form):
     words = Words(tokenizer) if form == "within_word" else None
-    [expected] = pseudo_log_likelihoods(model, [tokenizer.encode([TEXT])[0]], words)
+    [expected] = pseudo_log_likelihoods(model, [tokenizer.encode(TEXT)], words)
     scored = Score(model, tokenizer, form)(TEXT)
     assert scored.total == pytest.approx(expected, rel=1e-6)
-    assert scored.pieces == [tokenizer.piece(number) for number in tokenizer.encode([TEXT])[0]]
+    assert scored.pieces == [tokenizer.piece(number) for number in tokenizer.encode(TEXT)]
     assert scored.perplexity == pytest.approx(np.exp(-expected / len(scored.pieces)), rel=1e-6)
 
 
 def test_special_tokens_in_a_scored_text_are_context_and_have_no_score(model, tokenizer):
-    [dogs], [sleep] = (tokenizer.encode([word])[0].tolist() for word in ("dogs", "sleep"))
+    [dogs], [sleep] = (tokenizer.encode(word).tolist() for word in ("dogs", "sleep"))
     scored = Score(model, tokenizer)("dogs [MASK] sleep")
     assert scored.pieces == [tokenizer.piece(dogs), tokenizer.piece(sleep)]
     logits = (
@@ -88,22 +86,17 @@ def test_special_tokens_in_a_scored_text_are_context_and_have_no_score(model, to
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("function", "text", "said"),
     [
-        ("no mask", "no [MASK] in it"),
-        ("[SEP]", "there is no token in it"),
-        ("[MASK] " * 30, "Absolute has 24 positions"),
+        (FillMask, "no mask", r"no \[MASK\] in it"),
+        (FillMask, "[SEP]", "there is no token in it"),
+        (FillMask, "[MASK] " * 30, "Absolute has 24 positions"),
+        (Score, "[MASK]", "there is nothing to score but special tokens"),
     ],
 )
-def test_a_text_that_cannot_be_filled_is_one_line(model, tokenizer, text, said):
-    with pytest.raises(RelposError) as caught:
-        FillMask(model, tokenizer)(text)
-    assert said in str(caught.value)
-
-
-def test_a_text_without_anything_to_score_is_one_line(model, tokenizer):
-    with pytest.raises(RelposError, match="there is nothing to score but special tokens"):
-        Score(model, tokenizer)("[MASK]")
+def test_a_text_that_cannot_be_filled_or_scored_is_one_line(model, tokenizer, function, text, said):
+    with pytest.raises(RelposError, match=said):
+        function(model, tokenizer)(text)
 
 
 def test_an_unknown_form_is_refused_from_python(model, tokenizer):

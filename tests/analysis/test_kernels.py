@@ -75,7 +75,6 @@ def test_sums_of_gates_are_seen_between_two_tokens():
         model = network(position, spread=0.0)
         with torch.no_grad():
             # each gate is ½
-            next(
-                values for name, values in model.named_parameters() if name.endswith("gates")
-            ).zero_()
+            [gates] = [value for name, value in model.named_parameters() if name.endswith("gates")]
+            gates.zero_()
         torch.testing.assert_close(learned_kernels(model, k=3)[1][0], expected, atol=1e-5, rtol=0)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from measures.test_gaps import network
 from relpos.analysis.shuffle_gap import MIRRORED, gaps, shuffled
 from relpos.data.pairs import PairItem, ToyPairs
 from relpos.data.steps import Steps
@@ -21,25 +22,11 @@ from relpos.model.heads import MaskedLM
 from schemes import CONVS, POSITIONS, VOCABULARY, model_of
 
 
-def network(
-    tokenizer: Tokenizer, position: str = "none", seed: int = 0, conv: str = "none"
-) -> MaskedLM:
-    """Random weights, away from zero, in float32, over the tokenizer's vocabulary."""
-    return model_of(position, conv, seed=seed, vocabulary=tokenizer.size, max_positions=64).float()
-
-
 @pytest.fixture(scope="module")
 def forward(tokenizer: Tokenizer, store: Store) -> MaskedLM:
     """One layer that sees the next token and hardly any other, trained for some seconds."""
-    size: dict[str, Any] = {
-        "layers": 1,
-        "hidden": 64,
-        "embedding": 64,
-        "ffn": 64,
-        "max_positions": 64,
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
-    }
+    size: dict[str, Any] = dict.fromkeys(("hidden", "embedding", "ffn", "max_positions"), 64)
+    size |= {"layers": 1, "dropout": 0.0, "attention_dropout": 0.0}
     model = one_directional(
         model_of("fixed", vocabulary=tokenizer.size, spread=0.0, **size).float()
     )
@@ -56,27 +43,21 @@ def forward(tokenizer: Tokenizer, store: Store) -> MaskedLM:
     return model.eval()
 
 
-def test_a_kernel_of_one_direction_has_learned_an_order(forward, tokenizer, store):
+def test_a_kernel_of_one_direction_has_learned_an_order_and_the_direction(
+    forward, tokenizer, store
+):
+    changes = shuffled(Words(tokenizer)) | MIRRORED
     for packing in ("pair", "document"):
-        gap = gaps(forward, store.examples("heldout", packing, 64, 60), shuffled(Words(tokenizer)))
+        gap = gaps(forward, store.examples("heldout", packing, 64, 60), changes)
         assert all(low > 0 for low, _ in gap.intervals.values())
         assert gap.gaps["2"] < gap.gaps["all"]
 
 
-def test_a_kernel_of_one_direction_has_learned_the_direction(forward, store):
-    for packing in ("pair", "document"):
-        [(low, _)] = gaps(
-            forward, store.examples("heldout", packing, 64, 60), MIRRORED
-        ).intervals.values()
-        assert low > 0
-
-
 def test_a_kernel_of_one_direction_is_better_than_its_mirror_image(forward, tokenizer):
-    pairs = ToyPairs(count=15).pairs()
-    found = minimal_pairs(forward, tokenizer, pairs).summary()["same_words"]
-    mirrored = minimal_pairs(one_directional(deepcopy(forward), -1), tokenizer, pairs).summary()[
-        "same_words"
-    ]
+    found, mirrored = (
+        minimal_pairs(model, tokenizer, ToyPairs(count=15).pairs()).summary()["same_words"]
+        for model in (forward, one_directional(deepcopy(forward), -1))
+    )
     assert found["interval"][0] > 50
     assert found["accuracy"] > mirrored["accuracy"]
 
@@ -87,10 +68,9 @@ def test_without_positions_pairs_of_the_same_words_are_ties(tokenizer, form, see
     scores = minimal_pairs(
         network(tokenizer, seed=seed), tokenizer, ToyPairs(count=8).pairs(), form
     )
-    summary = scores.summary()
-    assert summary["same_words"]["accuracy"] == 50.0
-    assert summary["same_words"]["interval"] == [50.0, 50.0]
-    assert (summary["same_words"]["n"], summary["others"]["n"]) == (56, 48)
+    same, others = (scores.summary()[key] for key in ("same_words", "others"))
+    assert (same["accuracy"], same["interval"]) == (50.0, [50.0, 50.0])
+    assert (same["n"], others["n"]) == (56, 48)
     assert set(scores.right[~scores.same]) <= {0.0, 1.0}
 
 

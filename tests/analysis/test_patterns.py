@@ -6,14 +6,19 @@ import torch
 from relpos.analysis.patterns import pattern, reveal
 from relpos.analysis.recording import added, random_ids, record
 from relpos.errors import RelposError
+from relpos.model.encoder import Encoder
 from relpos.model.kernels import eager
 from relpos.model.position import Merge
-from schemes import POSITIONS, model_of, network, node, preset
+from schemes import POSITIONS, model_of, network, preset
+
+
+def encoder_of(name: str) -> Encoder:
+    return model_of(name).eval().encoder
 
 
 @pytest.mark.parametrize("name", POSITIONS)
 def test_the_terms_are_those_that_the_kernel_adds(name):
-    encoder = model_of(name).eval().encoder
+    encoder = encoder_of(name)
     for call in record(encoder, random_ids(encoder, 2, 9)):
         like = torch.zeros(2, 4 if encoder.position.splits else 2, 9, 4, dtype=torch.float64)
         expected = eager.scores(None, None, call.terms, like)
@@ -24,7 +29,7 @@ def test_the_terms_are_those_that_the_kernel_adds(name):
 
 
 def test_over_the_offsets_stands_the_mean_of_each_diagonal():
-    found = pattern(model_of("synthesizer_random").eval().encoder, layer=1, length=6)
+    found = pattern(encoder_of("synthesizer_random"), layer=1, length=6)
     assert found.mean.shape == (2, 11)
     assert float(found.mean[1, 5 + 2]) == pytest.approx(
         float(found.matrix[1].diagonal(2).mean()), abs=1e-6
@@ -36,17 +41,15 @@ def test_over_the_offsets_stands_the_mean_of_each_diagonal():
 def test_what_does_not_depend_on_tokens_has_no_spread():
     spread = {}
     for name in ("tisa", "dynamic"):
-        found = pattern(model_of(name).eval().encoder, length=8)
+        found = pattern(encoder_of(name), length=8)
         spread[name] = float((found.high - found.low).max())
     assert spread["tisa"] < 1e-6 < spread["dynamic"]
 
 
 @pytest.mark.parametrize("name", ["absolute", "alibi", "rope"])
 def test_tokens_that_are_not_seen_have_no_value(name):
-    window, ahead = (
-        preset("position", "window", reach=2),
-        torch.ones(6, 6, dtype=torch.bool).triu(1),
-    )
+    window = preset("position", "window", reach=2)
+    ahead = torch.ones(6, 6, dtype=torch.bool).triu(1)
     for causal, model in (
         (True, model_of(name)),
         (False, network(lambda shape: Merge(shape, [preset("position", name), window]))),
@@ -57,7 +60,7 @@ def test_tokens_that_are_not_seen_have_no_value(name):
 
 
 def test_turned_queries_of_ones_follow_the_formula_of_rope():
-    found = pattern(model_of("rope").eval().encoder, length=8, trained=False)
+    found = pattern(encoder_of("rope"), length=8, trained=False)
     offsets = torch.arange(-7.0, 8.0)
     waves = [10000 ** (-m / 2) for m in range(2)]  # head_dim 4
     expected = sum(2 * (torch.cos(offsets * wave) - 1) for wave in waves) / 2
@@ -65,29 +68,27 @@ def test_turned_queries_of_ones_follow_the_formula_of_rope():
 
 
 def test_rows_added_to_the_embeddings_are_drawn_as_their_products():
-    encoder = model_of("absolute").eval().encoder
+    encoder = encoder_of("absolute")
     found = pattern(encoder, length=6, trained=False)
     rows = encoder.position.table.detach().float()[:6]
     torch.testing.assert_close(found.matrix[0], rows @ rows.t() / 6**0.5)
 
 
 def test_trained_rows_are_drawn_as_queries_and_keys_see_them():
-    encoder = model_of("absolute").eval().encoder
+    encoder = encoder_of("absolute")
     found = pattern(encoder, length=6)
     assert found.matrix.shape == (2, 6, 6)
     assert float(found.matrix.mean()) == pytest.approx(0, abs=1e-5)
     with torch.no_grad():
-        encoder.position.table.copy_(
-            encoder.position.table[:1].clone().expand_as(encoder.position.table)
-        )
+        encoder.position.table[:] = encoder.position.table[0].clone()
     flat = pattern(encoder, length=6)
     assert float(flat.matrix.abs().max()) < 1e-5
 
 
 def test_nothing_to_see_is_none_and_no_such_layer_is_refused():
-    assert pattern(model_of("none").eval().encoder) is None
+    assert pattern(encoder_of("none")) is None
     with pytest.raises(RelposError, match="layer=3: there are 2"):
-        pattern(model_of("fixed").eval().encoder, layer=2)
+        pattern(encoder_of("fixed"), layer=2)
 
 
 def test_reveal_fills_tables_of_zeros_alone():
@@ -101,11 +102,7 @@ def test_reveal_fills_tables_of_zeros_alone():
 
 def test_every_preset_can_be_drawn():
     empty = [
-        name
-        for name in POSITIONS
-        if pattern(model_of(name).eval().encoder, length=8, trained=False) is None
+        name for name in POSITIONS if pattern(encoder_of(name), length=8, trained=False) is None
     ]
-    assert [node("position", name)["_target_"].rpartition(".")[2] for name in empty] == [
-        "NoPosition",
-        "Window",
-    ]
+    classes = [type(encoder_of(name).position).__name__ for name in empty]
+    assert classes == ["NoPosition", "Window"]

@@ -1,5 +1,8 @@
 """Intervals by drawing anew, against what theory says of them."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,6 +13,16 @@ from relpos.analysis.resampling import (
     pooled_interval,
     ratio_interval,
 )
+
+
+def half(interval: Sequence[float]) -> float:
+    """The half of its width."""
+    return (interval[1] - interval[0]) / 2
+
+
+def near(error: float) -> Any:
+    """About the half of the width of an interval, by theory."""
+    return pytest.approx(1.96 * error, rel=0.1)
 
 
 def test_the_interval_over_pairs_is_wilsons_within_each_paradigm():
@@ -31,39 +44,31 @@ def test_the_crossed_interval_covers_the_spread_of_networks_and_of_examples():
     chance = np.random.default_rng(0)
     of_networks, of_examples = chance.normal(0, 1, (8, 1)), chance.normal(0, 3, (1, 200))
     values = of_networks + of_examples
-    low, high = crossed_interval(values, np.ones_like(values))
     error = np.sqrt(of_networks.var() / 8 + of_examples.var() / 200)
-    assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.1)
+    assert half(crossed_interval(values, np.ones_like(values))) == near(error)
     # each example is a group by itself
     fixed = crossed_interval(values, np.ones_like(values), groups=list(range(200)))
-    assert (fixed[1] - fixed[0]) / 2 == pytest.approx(
-        1.96 * of_networks.std() / np.sqrt(8), rel=0.1
-    )
+    assert half(fixed) == near(of_networks.std() / np.sqrt(8))
 
 
 def test_the_interval_of_a_ratio_covers_what_theory_says():
     values = np.random.default_rng(0).normal(3, 2, 400)
-    low, high = ratio_interval(values, np.ones(400))
-    assert (high - low) / 2 == pytest.approx(1.96 * values.std() / 20, rel=0.1)
+    assert half(ratio_interval(values, np.ones(400))) == near(values.std() / 20)
 
 
 def test_the_multi_bootstrap_knows_both_sources_of_spread():
     chance = np.random.default_rng(1)
     seeds, examples = chance.normal(0, 1.0, (20, 1)), chance.normal(0, 2.0, (1, 400))
-    low, high = multi_bootstrap(10 + seeds + examples, 1_000, np.mean)
-    expected = 1.96 * np.sqrt(seeds.var() / 20 + examples.var() / 400)
-    assert (high - low) / 2 == pytest.approx(expected, rel=0.1)
-    narrow = multi_bootstrap(10 + np.zeros((20, 1)) + examples, 1_000, np.mean)
-    assert narrow[1] - narrow[0] < 0.8 * (high - low)
+    both = half(multi_bootstrap(10 + seeds + examples, 1_000, np.mean))
+    assert both == near(np.sqrt(seeds.var() / 20 + examples.var() / 400))
+    assert half(multi_bootstrap(10 + 0 * seeds + examples, 1_000, np.mean)) < 0.8 * both
 
 
 def test_the_multi_bootstrap_takes_a_metric():
     targets = np.tile([0.0, 1.0], 50)
     table = np.stack([np.stack([targets, targets], -1)] * 3)
-    assert multi_bootstrap(table, 50, lambda pairs: float(np.mean(pairs[:, 0] == pairs[:, 1]))) == (
-        1.0,
-        1.0,
-    )
+    found = multi_bootstrap(table, 50, lambda pairs: float(np.mean(pairs[:, 0] == pairs[:, 1])))
+    assert found == (1.0, 1.0)
 
 
 def test_interval_of_the_mean_is_near_the_normal_one():

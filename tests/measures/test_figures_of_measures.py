@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -66,16 +67,21 @@ def sample(position: str, conv: str = "none") -> Made:
     return Made(Network(f"{position}-net", Path(), Path()), model_=model_of(position, conv).eval())
 
 
-def only(measure: Measure, of: Sample) -> Drawing:
-    (drawing,) = drawn(measure, [of])
-    return drawing
+def absolute(measure: Measure) -> list[Drawing]:
+    """What is drawn of a network with a table of positions."""
+    return drawn(measure, [sample("absolute")])
+
+
+def products(start: int = 0, end: int = 16) -> np.ndarray:
+    """A block of P of that network."""
+    rows = sample("absolute").encoder.position.table.detach().numpy()[start:end]
+    return rows @ rows.T
 
 
 def test_products_of_rows_are_drawn_and_written(tmp_path):
-    drawing = only(Similarity(), sample("absolute"))
-    table = sample("absolute").encoder.position.table.detach().numpy()
+    [drawing] = absolute(Similarity())
     assert drawing.rows[15]["offset"] == 0
-    assert drawing.rows[15]["P"] == pytest.approx(np.mean((table**2).sum(1)))
+    assert drawing.rows[15]["P"] == pytest.approx(np.trace(products()) / 16)
     assert drawing.rows[15]["cosine"] == pytest.approx(1.0)
     paths = drawing.save(tmp_path)
     assert [path.suffix for path in paths] == [".csv", ".png", ".pdf"]
@@ -84,32 +90,25 @@ def test_products_of_rows_are_drawn_and_written(tmp_path):
 
 
 def test_r2_stands_for_p_its_blocks_and_every_head():
-    drawing = only(Toeplitz(length=8, block=12, random=2), sample("absolute"))
+    [drawing] = absolute(Toeplitz(length=8, block=12, random=2))
     whats = {row["matrix"]: row["r2"] for row in drawing.rows}
     assert list(whats)[:2] == ["P", "cosine"]
-    table = sample("absolute").encoder.position.table.detach().numpy()
     for start, end in ((0, 12), (12, 16)):
-        block = table[start:end] @ table[start:end].T
-        assert whats[f"P, positions {start + 1} to {end}"] == pytest.approx(toeplitz_r2(block))
-    assert [(row["layer"], row["head"]) for row in drawing.rows if row["matrix"] == "F_P"] == [
-        (1, 1),
-        (1, 2),
-        (2, 1),
-        (2, 2),
-    ]
+        r2 = toeplitz_r2(products(start, end))
+        assert whats[f"P, positions {start + 1} to {end}"] == pytest.approx(r2)
+    heads = [(row["layer"], row["head"]) for row in drawing.rows if row["matrix"] == "F_P"]
+    assert heads == list(product((1, 2), repeat=2))
 
 
 def test_profiles_stand_beside_the_functions_fitted_to_them():
-    maps, fits = drawn(Profiles(length=12, functions=1), [sample("absolute")])
+    maps, fits = absolute(Profiles(length=12, functions=1))
     assert len(maps.rows) == 2 * 23
     assert [(row["head"], row["function"]) for row in fits.rows] == [(1, 1), (2, 1)]
     assert max(abs(row["mean"] - row["fit"]) for row in maps.rows) > 0
 
 
 def test_removal_takes_the_order_away_and_every_variant_is_measured():
-    drawing = only(
-        Removal(functions=(1,), seeds=1, texts=6, length=10, head_texts=6), sample("absolute")
-    )
+    [drawing] = absolute(Removal(functions=(1,), seeds=1, texts=6, length=10, head_texts=6))
     names = [row["network"] for row in drawing.rows]
     assert names[:3] == ["intact", "removed", "TISA from regression, S = 1"]
     assert len(names) == 6

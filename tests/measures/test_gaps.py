@@ -1,10 +1,12 @@
 """Gaps of text in another order: 0 for networks that see distances alone, at every share of tokens
 that are masked."""
 
+from typing import Any
+
 import pytest
 import torch
 
-from relpos.analysis.shuffle_gap import ALL, MIRROR, MIRRORED, gaps, shuffled
+from relpos.analysis.shuffle_gap import ALL, MIRROR, MIRRORED, Change, gaps, shuffled
 from relpos.data.objective import IGNORED, Masked
 from relpos.data.shuffle import masked_batches
 from relpos.data.tokenizer import Tokenizer
@@ -15,9 +17,9 @@ from relpos.results.contrast import SAME
 from schemes import model_of
 
 
-def network(tokenizer: Tokenizer, position: str) -> MaskedLM:
+def network(tokenizer: Tokenizer, position: str = "none", **keys: Any) -> MaskedLM:
     """Random weights, away from zero, in float32, over the tokenizer's vocabulary."""
-    return model_of(position, vocabulary=tokenizer.size, max_positions=64).float()
+    return model_of(position, vocabulary=tokenizer.size, max_positions=64, **keys).float().eval()
 
 
 @pytest.mark.parametrize("packing", ["pair", "document"])
@@ -29,38 +31,32 @@ def test_the_gap_of_distances_alone_is_zero(tokenizer, store, position, packing)
     assert found.loss > 1
 
 
+@pytest.fixture
+def changes(tokenizer: Tokenizer) -> dict[str, Change]:
+    """All that is done to a text."""
+    return shuffled(Words(tokenizer)) | MIRRORED
+
+
 @pytest.mark.parametrize("position", ["absolute", "fixed", "rope", "t5"])
 def test_that_of_directions_is_not(tokenizer, store, position):
     found = gaps(network(tokenizer, position), store.examples("heldout", "pair", 64, 40), MIRRORED)
     assert abs(found.differences[MIRROR]).max() > 0.05
 
 
-def test_distance_is_order_but_no_direction(tokenizer, store):
-    changes = {ALL: shuffled(Words(tokenizer))[ALL]} | MIRRORED
+def test_distance_is_order_but_no_direction(tokenizer, store, changes):
     found = gaps(network(tokenizer, "alibi"), store.examples("heldout", "pair", 64, 40), changes)
     assert abs(found.differences[ALL]).max() > 0.02
     assert abs(found.differences[MIRROR]).max() < 1e-4
 
 
-def test_fifteen_per_cent_are_the_shuffle_gap_and_the_mirror_gap(tokenizer, store):
-    model = network(tokenizer, "absolute")
-    examples, changes = (
-        store.examples("heldout", "pair", 64, 12),
-        shuffled(Words(tokenizer)) | MIRRORED,
-    )
-    found, expected = (
-        gaps(model, examples, changes, objective=Masked(0.15, 0.15)),
-        gaps(model, examples, changes),
-    )
+def test_fifteen_per_cent_are_the_shuffle_gap_and_the_mirror_gap(tokenizer, store, changes):
+    given = network(tokenizer, "absolute"), store.examples("heldout", "pair", 64, 12), changes
+    found, expected = gaps(*given, objective=Masked(0.15, 0.15)), gaps(*given)
     assert (found.loss, found.gaps) == (expected.loss, expected.gaps)
 
 
-def test_without_positions_there_is_no_gap_at_any_rate(tokenizer, store):
-    model = network(tokenizer, "none")
-    examples, changes = (
-        store.examples("heldout", "pair", 64, 12),
-        shuffled(Words(tokenizer)) | MIRRORED,
-    )
+def test_without_positions_there_is_no_gap_at_any_rate(tokenizer, store, changes):
+    model, examples = network(tokenizer, "none"), store.examples("heldout", "pair", 64, 12)
     assert list(changes) == ["2", "3", "4", "8", "all", "mirror"]
     for rate in RATES:
         found = gaps(model, examples, changes, objective=Masked(rate / 100, rate / 100))

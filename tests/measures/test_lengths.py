@@ -16,6 +16,7 @@ from relpos.measures.kinds.lengths import Lengths, Text, loss_by_length
 from relpos.measures.measure import Measured
 from relpos.measures.measured import measured
 from relpos.measures.sample import Sample
+from relpos.model.heads import MaskedLM
 from relpos.runs.networks import of_run
 from relpos.stages.measure import kept
 from schemes import VOCABULARY, model_of
@@ -30,36 +31,34 @@ def texts(count: int = 2, tokens: int = 56) -> list[Text]:
     return list(zip(*drawn, strict=True))
 
 
+def by_length(model: MaskedLM) -> list[dict[str, Any]]:
+    return [loss_by_length(model, texts(), n, "fp32") for n in (8, 16, 58)]
+
+
 def test_without_neighbours_that_matter_the_length_does_not_matter():
     """A position scheme that sees nothing but itself, in a network without attention to others."""
     model = model_of("none").eval()
     with torch.no_grad():
         for layer in model.encoder.layers:
             layer.attention.output.weight.zero_()
-    losses = [loss_by_length(model, texts(), n, "fp32")["loss"] for n in (8, 16, 58)]
+    losses = [scores["loss"] for scores in by_length(model)]
     assert losses == pytest.approx([losses[0]] * 3, rel=1e-9)
 
 
 def test_the_loss_is_that_of_the_model_on_the_window():
     model, [(text, labels)] = model_of("tisa").eval(), texts(1, 30)
-    ids = torch.cat((torch.tensor([2]), text, torch.tensor([3])))[None]
-    targets = torch.cat((torch.tensor([-100]), labels, torch.tensor([-100])))[None]
-    expected = torch.nn.functional.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
+    logits = model(torch.tensor([[2, *text.tolist(), 3]]))[0, 1:-1]
+    expected = torch.nn.functional.cross_entropy(logits, labels)
     found = loss_by_length(model, [(text, labels)], 32, "fp32")
     assert found["loss"] == pytest.approx(float(expected), rel=1e-6)
     assert found["predicted"] == 30
 
 
 def test_a_scheme_with_a_table_says_so_and_the_others_go_on():
-    table, tisa = (
-        [loss_by_length(model_of(name), texts(), n, "fp32") for n in (8, 16, 58)]
-        for name in ("absolute", "tisa")
-    )
+    table, tisa = (by_length(model_of(name)) for name in ("absolute", "tisa"))
     assert ["refused" in row for row in table] == [False, False, True]
-    assert (
-        table[2]["refused"]
-        == "Absolute has 16 positions (size.max_positions); a sequence of 58 tokens is too long"
-    )
+    said = "Absolute has 16 positions (size.max_positions); a sequence of 58 tokens is too long"
+    assert table[2]["refused"] == said
     assert not any("refused" in row for row in tisa)
 
 

@@ -61,21 +61,14 @@ def test_what_is_regained_has_an_interval_around_it(model):
     assert regained["loss_recovered"] == pytest.approx(
         (removed["loss"] - regained["loss"]) / (removed["loss"] - intact["loss"])
     )
-    assert (
-        regained["loss_recovered_low"]
-        < regained["loss_recovered"]
-        < regained["loss_recovered_high"]
-    )
+    low, high = regained["loss_recovered_low"], regained["loss_recovered_high"]
+    assert low < regained["loss_recovered"] < high
 
 
 def test_the_intact_network_regains_everything(model):
     (intact, removed), texts = list(variants(model, 14, [1], 0))[:2], masked(20)
     *_, again = compared([intact, removed, ("again", model)], *texts)
-    assert (again["loss_recovered"], again["output_distance"], again["output_recovered"]) == (
-        1.0,
-        0.0,
-        1.0,
-    )
+    assert again["loss_recovered"] == again["output_recovered"] == 1 - again["output_distance"] == 1
 
 
 @torch.no_grad()
@@ -116,19 +109,19 @@ def test_an_interval_is_paired_by_text():
     assert 0.49 < low < 0.5 * lost.sum() / lost.sum() + noise.sum() / lost.sum() < high < 0.51
 
 
-def test_a_share_of_what_may_be_nothing_has_no_interval():
-    lost = np.random.default_rng(0).normal(0, 1, 20)
-    assert share_interval(0.5 * lost + 1, lost) is None
-
-
 def test_the_network_that_is_given_stays_as_it_is(model):
     before = {name: value.clone() for name, value in model.state_dict().items()}
     list(compared(variants(model, 14, [2], 1), *masked(4)))
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
-def test_a_single_text_has_no_interval_and_none_without_masked_tokens_is_measured(model):
+def test_a_share_of_what_may_be_nothing_has_no_interval_nor_that_of_a_single_text():
+    lost = np.random.default_rng(0).normal(0, 1, 20)
+    assert share_interval(0.5 * lost + 1, lost) is None
     assert share_interval(np.array([1.0]), np.array([2.0])) is None
+
+
+def test_none_without_masked_tokens_is_measured(model):
     [unmasked] = masked_texts(counting(1)[:, :1], TOKENIZER, HELDOUT_SEED)
     with pytest.raises(RelposError, match="no token of the held-out texts is masked"):
         next(compared([("intact", model)], [unmasked], [unmasked]))

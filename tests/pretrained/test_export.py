@@ -24,19 +24,16 @@ SIZE = {
     "layers": 2, "hidden": 16, "embedding": 8, "heads": 4, "ffn": 24, "max_positions": 20, "dropout": 0.1, "attention_dropout": 0.1,
     "activation": "gelu", "norm_eps": 1e-12, "token_types": 2, "share_layers": False,
 }  # fmt: skip
-ABSOLUTE = {"_target_": "relpos.model.position.Absolute"}
-ROPE = {"_target_": "relpos.model.position.Rope", "_partial_": True, "base": 10000.0}
-WINDOW = {"_target_": "relpos.model.position.Window", "_partial_": True, "reach": 2}
-LOCAL = {
-    "_target_": "relpos.model.position.Merge",
-    "_partial_": True,
-    "parts": [ROPE | {"base": 30.0}, WINDOW],
-}
-LAYERS = {
-    "_target_": "relpos.model.position.Layers",
-    "_partial_": True,
-    "layers": [ROPE | {"base": 500.0}, LOCAL, LOCAL],
-}
+
+
+def at(place: str, **arguments: Any) -> dict[str, Any]:
+    return {"_target_": f"relpos.model.{place}", "_partial_": True, **arguments}
+
+
+ABSOLUTE, NONE = at("position.Absolute"), at("conv.NoConv")
+ROPE, WINDOW = at("position.Rope", base=10000.0), at("position.Window", reach=2)
+LOCAL = at("position.Merge", parts=[ROPE | {"base": 30.0}, WINDOW])
+LAYERS = at("position.Layers", layers=[ROPE | {"base": 500.0}, LOCAL, LOCAL])
 MODERN = {
     "layers": 5,
     "embedding": 16,
@@ -45,20 +42,9 @@ MODERN = {
     "glu": True,
     "bias": False,
 }
-DEBERTA = {
-    "_target_": "relpos.model.position.Deberta",
-    "_partial_": True,
-    "buckets": 8,
-    "max_distance": 18,
-}
-NONE = {"_target_": "relpos.model.conv.NoConv", "_partial_": True}
-CONVBERT = {
-    "_target_": "relpos.model.conv.ConvBert",
-    "width": 5,
-    "kernel_from": "query",
-    "edges": "zero",
-    "bias": False,
-}
+DEBERTA = at("position.Deberta", buckets=8, max_distance=18)
+CONVBERT = at("conv.ConvBert", width=5, kernel_from="query", edges="zero", bias=False)
+POOLER = {"head": {"kind": "none", "pooler": True}}
 
 
 def settings(
@@ -90,7 +76,7 @@ def exported(model: nn.Module, folder: Path) -> str:
 NETWORKS = {
     "BertForMaskedLM": settings(embedding=16),
     "BertForSequenceClassification": settings(embedding=16, activation="silu", more={"outputs": 3}),
-    "BertModel": settings(embedding=16, more={"head": {"kind": "none", "pooler": True}}),
+    "BertModel": settings(embedding=16, more=POOLER),
     "ElectraForMaskedLM": settings(),
     "ElectraForPreTraining": settings(more={"head": {"kind": "replaced_tokens"}}),
     "RoFormerForMaskedLM": settings(ROPE, activation="relu"),
@@ -122,15 +108,16 @@ def test_transformers_computes_the_same(name, tmp_path):
     torch.testing.assert_close(output, expected, rtol=0, atol=1e-10)
 
 
+NARROW = {"embedding_size": 8}
 READ: dict[str, dict[str, Any]] = {
     "BertForMaskedLM": {},
     "BertForSequenceClassification": {"num_labels": 3},
-    "AlbertForMaskedLM": {"embedding_size": 8},
-    "AlbertForSequenceClassification": {"embedding_size": 8, "num_labels": 3},
-    "ElectraForMaskedLM": {"embedding_size": 8},
-    "ElectraForPreTraining": {"embedding_size": 8},
-    "RoFormerForMaskedLM": {"embedding_size": 8},
-    "ConvBertForMaskedLM": {"embedding_size": 8},
+    "AlbertForMaskedLM": NARROW,
+    "AlbertForSequenceClassification": NARROW | {"num_labels": 3},
+    "ElectraForMaskedLM": NARROW,
+    "ElectraForPreTraining": NARROW,
+    "RoFormerForMaskedLM": NARROW,
+    "ConvBertForMaskedLM": NARROW,
     "DebertaV2ForMaskedLM": DEBERTA_V2
     | {"pos_att_type": ["c2p", "p2c"], "max_relative_positions": 20},
     "ModernBertForMaskedLM": {
@@ -163,11 +150,11 @@ def test_untied_heads_leave_with_their_table(tmp_path):
     ("described", "reason"),
     [
         (
-            settings({"_target_": "relpos.model.position.Alibi"}),
+            settings(at("position.Alibi")),
             "position=Alibi, conv=NoConv: transformers has no encoder",
         ),
         (
-            settings(conv={"_target_": "relpos.model.conv.LightConv"}),
+            settings(conv=at("conv.LightConv")),
             "conv=LightConv: transformers has no encoder with this",
         ),
         (settings(ROPE, share_layers=True), "in transformers ALBERT alone shares its layers"),
@@ -227,15 +214,16 @@ def test_what_transformers_does_not_have_is_refused_by_name(described, reason):
         to_huggingface(SimpleNamespace(architecture=parsed(Architecture, described)))
 
 
-def test_a_pooler_that_transformers_does_not_have_is_refused_by_name():
-    described = settings(more={"head": {"kind": "none", "pooler": True}})
-    with pytest.raises(RelposError, match="electra has no pooler.bias, pooler.weight"):
-        to_huggingface(drawn(described))
-
-
-def test_a_network_without_token_types_is_no_bert():
-    described = settings(embedding=16, token_types=0)
-    with pytest.raises(
-        RelposError, match="bert has encoder.embedding.types.weight, this network has none"
-    ):
+@pytest.mark.parametrize(
+    ("described", "reason"),
+    [
+        (settings(more=POOLER), "electra has no pooler.bias, pooler.weight"),
+        (
+            settings(embedding=16, token_types=0),
+            "bert has encoder.embedding.types.weight, this network has none",
+        ),
+    ],
+)
+def test_a_parameter_that_only_one_side_has_is_refused_by_name(described, reason):
+    with pytest.raises(RelposError, match=reason):
         to_huggingface(drawn(described))

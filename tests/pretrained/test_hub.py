@@ -26,12 +26,9 @@ def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "somebody/bert"
 
 
-def test_what_was_fetched_before_opens_without_network(cached):
-    assert type(relpos.load(cached)[0]).__name__ == "Encoder"
-
-
-def test_a_revision_may_be_named(cached):
-    assert type(relpos.load(f"{cached}@{COMMIT}")[0]).__name__ == "Encoder"
+@pytest.mark.parametrize("revision", ["", f"@{COMMIT}"])
+def test_what_was_fetched_before_opens_without_network_also_by_its_revision(cached, revision):
+    assert type(relpos.load(cached + revision)[0]).__name__ == "Encoder"
 
 
 def test_a_run_on_a_checkpoint_of_the_hub_is_identified_by_id_and_commit(cached):

@@ -2,6 +2,7 @@
 and gradients."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from relpos.pretrained.modernbert import FAMILY as MODERNBERT
 from schemes import FULL, node
 
 EMBEDDING = {"embedding_size": 8}
+UNTIED, THREE = {"tie_word_embeddings": False}, {"num_labels": 3}
 THETAS = {"full_attention": 500.0, "sliding_attention": 30.0}
 MODERN = {
     "num_hidden_layers": 5,
@@ -37,43 +39,43 @@ MODERN = {
 UNPADDED = "convbert"  # begins the names of those that are compared without padding, see below
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("BertForMaskedLM", {}),
-    "bert with an own decoder": ("BertForMaskedLM", {"tie_word_embeddings": False}),
+    "bert with an own decoder": ("BertForMaskedLM", UNTIED),
     "bert with relu": ("BertForMaskedLM", {"hidden_act": "relu"}),
-    "bert classifier": ("BertForSequenceClassification", {"num_labels": 3}),
+    "bert classifier": ("BertForSequenceClassification", THREE),
     "albert": ("AlbertForMaskedLM", EMBEDDING),
     "albert with erf gelu": ("AlbertForMaskedLM", EMBEDDING | {"hidden_act": "gelu"}),
     "bert encoder": ("BertModel", {}),
     "roberta": ("RobertaForMaskedLM", {}),
-    "roberta with an own decoder": ("RobertaForMaskedLM", {"tie_word_embeddings": False}),
+    "roberta with an own decoder": ("RobertaForMaskedLM", UNTIED),
     "roberta with relu, and gelu in its head": (
         "RobertaForMaskedLM",
         {"hidden_act": "relu", "type_vocab_size": 1},
     ),
-    "roberta classifier": ("RobertaForSequenceClassification", {"num_labels": 3}),
+    "roberta classifier": ("RobertaForSequenceClassification", THREE),
     "xlm-r": ("XLMRobertaForMaskedLM", {"type_vocab_size": 1}),
     "camembert": ("CamembertForMaskedLM", {"type_vocab_size": 1}),
-    "camembert classifier": ("CamembertForSequenceClassification", {"num_labels": 3}),
+    "camembert classifier": ("CamembertForSequenceClassification", THREE),
     "data2vec-text": ("Data2VecTextForMaskedLM", {"type_vocab_size": 1, "pad_token_id": 1}),
     "data2vec-text classifier": (
         "Data2VecTextForSequenceClassification",
-        {"num_labels": 3, "pad_token_id": 1},
+        THREE | {"pad_token_id": 1},
     ),
     "ernie": ("ErnieForMaskedLM", {}),
-    "ernie with an own decoder": ("ErnieForMaskedLM", {"tie_word_embeddings": False}),
-    "ernie classifier": ("ErnieForSequenceClassification", {"num_labels": 3}),
+    "ernie with an own decoder": ("ErnieForMaskedLM", UNTIED),
+    "ernie classifier": ("ErnieForSequenceClassification", THREE),
     "distilbert": ("DistilBertForMaskedLM", {"hidden_dim": 24}),
     "distilbert with an own decoder": (
         "DistilBertForMaskedLM",
-        {"hidden_dim": 20, "tie_word_embeddings": False},
+        UNTIED | {"hidden_dim": 20},
     ),
     "distilbert encoder with relu": ("DistilBertModel", {"hidden_dim": 24, "activation": "relu"}),
     "mpnet": ("MPNetForMaskedLM", {}),
     "mpnet encoder": ("MPNetModel", {}),
-    "mpnet classifier": ("MPNetForSequenceClassification", {"num_labels": 3}),
+    "mpnet classifier": ("MPNetForSequenceClassification", THREE),
     "electra generator": ("ElectraForMaskedLM", EMBEDDING),
     "electra generator of one width": (
         "ElectraForMaskedLM",
-        {"embedding_size": 16, "tie_word_embeddings": False},
+        UNTIED | {"embedding_size": 16},
     ),
     "electra discriminator": ("ElectraForPreTraining", EMBEDDING),
     "roformer": ("RoFormerForMaskedLM", EMBEDDING),
@@ -83,21 +85,23 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "modernbert": ("ModernBertForMaskedLM", MODERN),
     "modernbert with an own decoder": (
         "ModernBertForMaskedLM",
-        MODERN | {"tie_word_embeddings": False, "hidden_activation": "relu"},
+        MODERN | UNTIED | {"hidden_activation": "relu"},
     ),
     "modernbert encoder": ("ModernBertModel", MODERN),
     "deberta": ("DebertaV2ForMaskedLM", DEBERTA),
     "deberta with an own decoder": (
         "DebertaV2ForMaskedLM",
-        DEBERTA | {"tie_word_embeddings": False},
+        DEBERTA | UNTIED,
     ),
     "deberta with the head of its authors": (
         "DebertaV2ForMaskedLM",
         DEBERTA | {"legacy": False, "max_relative_positions": 12},
     ),
     "deberta encoder": ("DebertaV2Model", DEBERTA),
-    "albert classifier": ("AlbertForSequenceClassification", EMBEDDING | {"num_labels": 3}),
+    "albert classifier": ("AlbertForSequenceClassification", EMBEDDING | THREE),
 }
+
+close = partial(torch.testing.assert_close, rtol=0, atol=1e-10)
 
 
 @pytest.fixture(autouse=True)
@@ -113,11 +117,11 @@ def test_hidden_states_of_every_layer_logits_and_gradients_are_equal(name, tmp_p
     ids, mask, types = batch(theirs.config, padded=not name.startswith(UNPADDED))
     found, states = outputs(theirs, ids, mask, types), hidden_states(ours, ids, mask, types)
     for ours_here, theirs_here in zip(states, found.hidden_states, strict=True):
-        torch.testing.assert_close(ours_here[mask], theirs_here[mask], rtol=0, atol=1e-10)
+        close(ours_here[mask], theirs_here[mask])
     expected, logits = found[0], ours(ids, mask, types)
     if logits.shape[:2] == mask.shape:
         expected, logits = expected[mask], logits[mask]
-    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-10)
+    close(logits, expected)
     weights = torch.linspace(-1, 1, logits.numel(), dtype=torch.float64).view_as(logits)
     (expected * weights).sum().backward()
     (logits * weights).sum().backward()
@@ -127,7 +131,7 @@ def test_hidden_states_of_every_layer_logits_and_gradients_are_equal(name, tmp_p
     ):
         # a pooler that nothing reads
         gradient = torch.zeros_like(ours_here) if ours_here.grad is None else ours_here.grad
-        torch.testing.assert_close(gradient, theirs_here.data, rtol=0, atol=1e-10, msg=parameter)
+        close(gradient, theirs_here.data, msg=parameter)
 
 
 TIED = [
@@ -178,9 +182,7 @@ def test_a_decoder_that_was_trained_apart_is_read_although_the_configuration_tie
     ours, _ = relpos.load(folder)
     ids, mask, types = batch(theirs.config, padded=not name.startswith(UNPADDED))
     logits = ours(ids, mask, types)[mask]
-    torch.testing.assert_close(
-        logits, outputs(expected, ids, mask, types)[0][mask], rtol=0, atol=1e-10
-    )
+    close(logits, outputs(expected, ids, mask, types)[0][mask])
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ def test_mpnet_has_the_buckets_of_t5_at_every_distance(tmp_path):
     theirs = host("MPNetModel", max_position_embeddings=202)
     ours, _ = relpos.load(saved(theirs, tmp_path))
     ids = torch.randint(5, 40, (1, 200), generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(ours(ids), theirs(ids)[0], rtol=0, atol=1e-10)
+    close(ours(ids), theirs(ids)[0])
 
 
 def test_convbert_of_transformers_leaks_padding_into_real_tokens_and_ours_does_not(tmp_path):
@@ -210,6 +212,6 @@ def test_convbert_of_transformers_leaks_padding_into_real_tokens_and_ours_does_n
     ids, mask, types = batch(theirs.config)
     n = int(mask[1].sum())
     alone = (ids[1:2, :n], mask[1:2, :n], types[1:2, :n])
-    torch.testing.assert_close(ours(*alone), theirs(*alone).logits, rtol=0, atol=1e-10)
-    torch.testing.assert_close(ours(ids, mask, types)[1, :n], ours(*alone)[0], rtol=0, atol=1e-10)
+    close(ours(*alone), theirs(*alone).logits)
+    close(ours(ids, mask, types)[1, :n], ours(*alone)[0])
     assert (theirs(ids, mask, types).logits[1, :n] - theirs(*alone).logits[0]).abs().max() > 1e-3

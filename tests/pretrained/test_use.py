@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from omegaconf import DictConfig
 
 import relpos
 from hosts import host, saved
@@ -16,7 +17,6 @@ from relpos.cli import main
 from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.runs.plan import plan
-from relpos.runs.run import Run
 
 SIZES = {"vocab_size": 300, "max_position_embeddings": 130, "type_vocab_size": 1}
 
@@ -45,33 +45,17 @@ def likelihood(model: Any, tokenizer: Any, text: str) -> float:
     return total
 
 
-def tuning(folder: Path, *overrides: str) -> Run:
-    return plan(
-        compose(
-            "finetune",
-            [
-                "task=rte",
-                "intermediate=none",
-                "steps=2",
-                "batch=4",
-                f"network={folder}",
-                *overrides,
-            ],
-        )
-    )
+TINY = ["steps=2", "batch=4"]
+
+
+def tuning(folder: Path) -> DictConfig:
+    named = ["task=rte", "intermediate=none", "length=64", f"network={folder}"]
+    return compose("finetune", [*TINY, *named])
 
 
 def test_fine_tuning_starts_from_a_checkpoint_and_leaves_its_files_alone(checkpoint, toy_runs):
     before = contents(checkpoint)
-    overrides = [
-        "task=rte",
-        "intermediate=none",
-        "steps=2",
-        "batch=4",
-        "length=64",
-        f"network={checkpoint}",
-    ]
-    run = relpos.run(compose("finetune", overrides))
+    run = relpos.run(tuning(checkpoint))
     model, tokenizer = relpos.load(run.path)
     assert contents(checkpoint) == before
     assert type(model).__name__ == "Classifier"
@@ -81,15 +65,15 @@ def test_fine_tuning_starts_from_a_checkpoint_and_leaves_its_files_alone(checkpo
 
 def test_the_identity_of_a_run_holds_the_files_and_not_their_place(checkpoint, tmp_path):
     other = shutil.copytree(checkpoint, tmp_path / "elsewhere" / "roberta")
-    assert tuning(other).identity == tuning(checkpoint).identity
+    assert plan(tuning(other)).identity == plan(tuning(checkpoint)).identity
     saved(host("RobertaForMaskedLM", **SIZES), other)
-    assert tuning(other).identity != tuning(checkpoint).identity
+    assert plan(tuning(other)).identity != plan(tuning(checkpoint)).identity
 
 
 def test_a_checkpoint_without_weights_is_refused_when_the_run_is_planned(checkpoint):
     (checkpoint / "model.safetensors").unlink()
     with pytest.raises(RelposError, match="no weights in"):
-        tuning(checkpoint)
+        plan(tuning(checkpoint))
 
 
 def test_order_scores_pairs_with_the_special_tokens_of_the_checkpoint(checkpoint, tmp_path):
@@ -115,16 +99,8 @@ def test_pre_training_goes_on_from_a_checkpoint_with_its_tokenizer(kind, toy_run
     folder = saved(
         host(kind, **SIZES).to(torch.bfloat16), published("roberta", tmp_path / "checkpoint")
     )
-    overrides = [
-        "steps=2",
-        "batch=4",
-        "length=32",
-        "evaluations=1",
-        f"network={folder}",
-        "data.pairs=64",
-        "recipe.lr=1e-12",
-    ]
-    run = relpos.run(compose("pretrain", overrides))
+    overrides = ["length=32", "evaluations=1", "data.pairs=64", "recipe.lr=1e-12"]
+    run = relpos.run(compose("pretrain", [*TINY, *overrides, f"network={folder}"]))
     before, tokenizer = relpos.load(folder)
     after, after_tokenizer = relpos.load(run.path)
     assert type(after).__name__ == "MaskedLM"
