@@ -2,18 +2,20 @@
 the tests."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
 import torch
 from omegaconf import OmegaConf
-from torch import Tensor
+from torch import Tensor, nn
+from torch.testing import assert_close
 
 import reference
 from relpos.config.conf import conf_dir
+from relpos.errors import RelposError
 from relpos.model.architecture import Architecture, Size
 from relpos.model.build import assembled
 from relpos.model.conv import Conv, NoConv
@@ -30,6 +32,10 @@ SIZE: dict[str, Any] = {
     "layers": 2, "hidden": 8, "embedding": 6, "heads": 2, "ffn": 12, "max_positions": 16, "dropout": 0.1, "attention_dropout": 0.1,
     "activation": "gelu", "norm_eps": 1e-12, "token_types": 2, "share_layers": False, "attention": "bidirectional",
 }  # fmt: skip
+MODERN: dict[str, Any] = {
+    "norm_first": True, "norm": "rms", "glu": True, "bias": False, "qk_norm": True,
+}  # fmt: skip
+"""The choices of a layer of 2024."""
 SHAPE = Shape.example()
 VOCABULARY = 23
 DIALS: dict[str, Any] = {"k": 2, "outside": "clamp", "kernels": 2}
@@ -178,14 +184,14 @@ def _model_of(
 
 def check_loops(
     *encoders: Any,
-    ids: list[int],
-    real: list[bool],
+    ids: Sequence[int] = (7, 9, 5, 0, 12),
+    real: Sequence[bool] = (True, True, True, False, True),
     types: list[int] | None = None,
     gradients: bool = True,
 ) -> None:
     """Outputs at real tokens and gradients of the encoders, which differ in their kernel, equal
-    those of `reference`'s loops."""
-    types = types or [0] * len(ids)
+    those of `reference`'s loops. Of five tokens one in the middle is padding."""
+    ids, real, types = [*ids], [*real], types or [0] * len(ids)
     passes = [
         encoder(torch.tensor([ids]), torch.tensor([real]), torch.tensor([types]))[0]
         for encoder in encoders
@@ -206,7 +212,52 @@ def check_loops(
         )
         found.append([seen.detach(), *grads])
     for one in found[1:]:
-        torch.testing.assert_close(one, found[0], atol=1e-10, rtol=1e-8)
+        assert_close(one, found[0], atol=1e-10, rtol=1e-8)
+
+
+near = partial(assert_close, atol=1e-11, rtol=1e-9)
+"""Asserts that two results in float64 differ by the order of their sums alone."""
+
+
+def adds_nothing(model: MaskedLM, plain: MaskedLM, part: str) -> None:
+    """The network equals, to the last bit, one that lacks the weights with `part` in their names,
+    and has the others."""
+    weights = {name: x for name, x in model.state_dict().items() if part not in name}
+    plain.load_state_dict(weights)
+    ids, mask = batch()
+    assert torch.equal(model.eval()(ids, mask), plain.eval()(ids, mask))
+
+
+def refusal(function: Callable[..., Any], *arguments: Any, **keys: Any) -> str:
+    """The one line that says why a call is refused."""
+    with pytest.raises(RelposError) as error:
+        function(*arguments, **keys)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def filled(module: Any, value: float) -> Any:
+    """A module in float64, all its parameters of one value."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.fill_(value)
+    return module.double()
+
+
+def gradients_of(*modules: nn.Module) -> list[Tensor]:
+    """Those of all parameters that have one."""
+    parameters = (parameter for module in modules for parameter in module.parameters())
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]
+
+
+def is_counted(part: Any, shape: Shape = SHAPE) -> bool:
+    """Whether a scheme or a convolution has as many parameters as its formula says."""
+    return part.count(shape) == sum(parameter.numel() for parameter in part.parameters())
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    """Random ones in float64."""
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def given(shape: Shape, batch: int, n: int, seed: int = 4) -> Input:

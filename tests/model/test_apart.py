@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from model.plain_kind import KIND
 from relpos.model.kernels import proof, sweeps
-from relpos.model.kernels.proof import Kind
 
-KIND = Kind(torch.device("cpu"), torch.float32, 4, True, False, None, None, False, None, "clamp")
+FUSED = proof.fault_of, "relpos.model.kernels.fused"
 
 
 @pytest.fixture(autouse=True)
@@ -27,12 +27,12 @@ def no_process(*_: object, **__: object) -> None:
 
 
 def test_what_is_right_is_tried_once_for_each_kind(tmp_path, monkeypatch):
-    assert proof.tried(proof.fault_of, "relpos.model.kernels.fused", KIND) is None
+    assert proof.tried(*FUSED, KIND) is None
     monkeypatch.setattr(proof.subprocess, "run", no_process)
-    assert proof.tried(proof.fault_of, "relpos.model.kernels.fused", KIND) is None
+    assert proof.tried(*FUSED, KIND) is None
     assert records(tmp_path) == [""]
     with pytest.raises(AssertionError, match="tried again"):
-        proof.tried(proof.fault_of, "relpos.model.kernels.fused", KIND._replace(head_dim=8))
+        proof.tried(*FUSED, KIND._replace(head_dim=4))
 
 
 def test_what_is_wrong_stays_so_until_a_version_changes(tmp_path, monkeypatch):

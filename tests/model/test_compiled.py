@@ -5,37 +5,40 @@ import shutil
 import subprocess
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.testing import assert_close
 
+from model.plain_kind import KIND
 from relpos.analysis.recording import random_ids, record
 from relpos.errors import RelposError
 from relpos.model import kernels
 from relpos.model.attention import LayerCall
 from relpos.model.dropout import Draw, seed_dropout
-from relpos.model.heads import MaskedLM
 from relpos.model.kernels import compiled, fused, layer_cpu, library, proof, sweeps, sweeps_cpu
 from relpos.model.loss import IGNORED, tied_cross_entropy
 from relpos.model.position import DualTriangle, Terms
 from relpos.model.shape import Shape
 from relpos.model.tokens import Tokens
-from schemes import FULL, POSITIONS, VOCABULARY, model_of
+from schemes import FULL, POSITIONS, VOCABULARY, gradients_of, model_of, numbers
 
-CPU = torch.device("cpu")
-TERMS: dict[str, dict[str, int]] = {
-    "none": {}, "offset": {"offset": 1}, "query": {"query": 5}, "key": {"key": 7}, "value": {"value": 5},
-    "wide": {"query": 41, "key": 41}, "dense": {"dense": 1},
-    "all": {"offset": 1, "query": 9, "key": 5, "value": 3, "dense": 1},
-    "columns": {"query": 9, "key": 6, "columns": 1}, "mapped query": {"query": 4, "columns": 1, "value": 5},
+FORMATS = (torch.float32, torch.bfloat16)
+DTYPES = pytest.mark.parametrize("dtype", FORMATS)
+TERMS: dict[str, dict[str, Any]] = {
+    "none": {}, "offset": {"offset": True}, "query": {"query": 5}, "key": {"key": 7}, "value": {"value": 5},
+    "wide": {"query": 41, "key": 41}, "dense": {"dense": True},
+    "all": {"offset": True, "query": 9, "key": 5, "value": 3, "dense": True},
+    "columns": {"query": 9, "key": 6, "columns": True}, "mapped query": {"query": 4, "columns": True, "value": 5},
     "factors": {"query": 6, "query_table": 9, "key": 5, "key_table": 7},
     "factored query": {"query": 16, "query_table": 37, "key": 5},
-    "wide factors": {"query": 8, "query_table": 393, "key": 8, "key_table": 393, "offset": 1},
-    "mapped factors": {"query": 8, "query_table": 9, "key": 3, "key_table": 6, "columns": 1},
-    "reach": {"reach": 3, "offset": 1}, "reach of all": {"reach": 4, "query": 9, "key": 5, "value": 3, "dense": 1, "columns": 1},
+    "wide factors": {"query": 8, "query_table": 393, "key": 8, "key_table": 393, "offset": True},
+    "mapped factors": {"query": 8, "query_table": 9, "key": 3, "key_table": 6, "columns": True},
+    "reach": {"reach": 3, "offset": True},
+    "reach of all": {"reach": 4, "query": 9, "key": 5, "value": 3, "dense": True, "columns": True},
 }  # fmt: skip
 
 
@@ -55,29 +58,14 @@ def no_library() -> None:
     library._key.cache_clear()
 
 
-def kind(
-    name: str,
-    outside: str,
-    dtype: torch.dtype = torch.float32,
-    content: bool = True,
-    width: int = 8,
-) -> proof.Kind:
-    terms = TERMS[name]
-    widths = {
-        part: terms.get(part) for part in ("query", "key", "value", "query_table", "key_table")
-    }
-    return proof.Kind(
-        CPU,
-        dtype,
-        width,
-        content,
-        "offset" in terms,
-        dense="dense" in terms,
-        outside=outside,
-        columns="columns" in terms,
-        reach=terms.get("reach"),
-        **widths,
-    )  # type: ignore[arg-type]
+def kind(name: str, **changes: Any) -> proof.Kind:
+    return KIND._replace(**TERMS[name] | changes)
+
+
+def assert_as_near_as_eager(
+    kind: proof.Kind, n: int = 197, padded: bool = True, rate: float = 0.1
+) -> None:
+    assert proof.compare(compiled, kind, n, padded, rate) is None
 
 
 @pytest.mark.parametrize(
@@ -85,89 +73,65 @@ def kind(
     # Of the sixteen the eight that hold each combination of three; all with RELPOS_FULL=1.
     [
         case
-        for case in product(
-            (torch.float32, torch.bfloat16), (0.0, 0.3), (True, False), ("clamp", "zero")
-        )
+        for case in product(FORMATS, (0.0, 0.3), (True, False), ("clamp", "zero"))
         if FULL or sum(each in (torch.bfloat16, 0.3, True, "zero") for each in case) % 2
     ],
     ids=str,
 )
 @pytest.mark.parametrize("name", TERMS)
 def test_values_and_gradients_are_as_near_to_float64_as_those_of_eager(
-    name: str, outside: str, padded: bool, rate: float, dtype: torch.dtype
-) -> None:
-    assert proof.compare(compiled, kind(name, outside, dtype), 19, padded, rate) is None
+    name, outside, padded, rate, dtype
+):
+    assert_as_near_as_eager(kind(name, outside=outside, dtype=dtype), 19, padded, rate)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@DTYPES
 @pytest.mark.parametrize("width", [8, 64, 72])
-def test_they_are_for_sequences_in_several_blocks(width: int, dtype: torch.dtype) -> None:
-    assert proof.compare(compiled, kind("all", "clamp", dtype, width=width), 197, True, 0.1) is None
+def test_they_are_for_sequences_in_several_blocks(width, dtype):
+    assert_as_near_as_eager(kind("all", dtype=dtype, head_dim=width))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@DTYPES
 @pytest.mark.parametrize("name", [name for name in TERMS if "factor" in name])
-def test_factors_are_multiplied_in_several_blocks(name: str, dtype: torch.dtype) -> None:
-    assert proof.compare(compiled, kind(name, "zero", dtype), 197, True, 0.1) is None
-    assert (
-        proof.compare(compiled, kind(name, "zero", dtype)._replace(reach=40), 197, True, 0.1)
-        is None
-    )
+@pytest.mark.parametrize("reach", [None, 40])
+def test_factors_are_multiplied_in_several_blocks(reach, name, dtype):
+    assert_as_near_as_eager(kind(name, outside="zero", dtype=dtype, reach=reach))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@DTYPES
 @pytest.mark.parametrize("reach", [0, 5, 63, 64, 100, 500])
-def test_they_are_where_blocks_see_a_part_of_the_sequence(reach: int, dtype: torch.dtype) -> None:
-    for name in ("all", "columns"):
-        assert (
-            proof.compare(
-                compiled, kind(name, "clamp", dtype)._replace(reach=reach), 197, True, 0.1
-            )
-            is None
-        )
+@pytest.mark.parametrize("name", ["all", "columns"])
+def test_they_are_where_blocks_see_a_part_of_the_sequence(name, reach, dtype):
+    assert_as_near_as_eager(kind(name, dtype=dtype, reach=reach))
 
 
-def test_they_are_without_content() -> None:
-    assert proof.compare(compiled, kind("all", "zero", content=False), 19, True, 0.1) is None
+def test_they_are_without_content():
+    assert_as_near_as_eager(kind("all", outside="zero", content=False), 19)
 
 
 def gradients(threads: int) -> list[Tensor]:
-    before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    try:
-        generator = torch.Generator().manual_seed(0)
-        shapes = (
-            (3, 2, 40, 8),
-            (3, 2, 40, 8),
-            (3, 2, 40, 8),
-            (2, 79),
-            (3, 2, 40, 5),
-            (3, 2, 40, 4),
-            (2, 4, 79),
-        )
-        inputs = [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
-        q, k, v, offset, query, key, table = inputs
-        y = compiled.attention(
-            q, k, v, Terms(offset=offset, query=query, key=key, key_table=table), None, Draw(0.1, 3)
-        )
-        x = y.transpose(1, 2).flatten(2)
-        norm, widen, narrow = (
-            torch.nn.LayerNorm(16),
-            torch.nn.Linear(16, 24),
-            torch.nn.Linear(24, 16),
-        )
-        for part in (*widen.parameters(), *narrow.parameters()):
-            part.data.copy_(torch.randn(part.shape, generator=generator))
-        sweeps.feed_forward(
-            sweeps.add_norm(x, x, norm, Draw(0.1, 4))[0], widen, narrow
-        ).square().sum().backward()
-        trained = (*inputs, *norm.parameters(), *widen.parameters(), *narrow.parameters())
-        return [y.detach(), *(part.grad for part in trained if part.grad is not None)]
-    finally:
-        torch.set_num_threads(before)
+    generator = torch.Generator().manual_seed(0)
+    widths = ((3, 2, 40, width) for width in (8, 8, 8, 5, 4))
+    inputs = [
+        torch.randn(shape, generator=generator).requires_grad_()
+        for shape in (*widths, (2, 79), (2, 4, 79))
+    ]
+    q, k, v, query, key, offset, table = inputs
+    y = compiled.attention(
+        q, k, v, Terms(offset=offset, query=query, key=key, key_table=table), None, Draw(0.1, 3)
+    )
+    x = y.transpose(1, 2).flatten(2)
+    norm, widen, narrow = nn.LayerNorm(16), nn.Linear(16, 24), nn.Linear(24, 16)
+    for part in (*widen.parameters(), *narrow.parameters()):
+        part.data.copy_(torch.randn(part.shape, generator=generator))
+    normed, _ = sweeps.add_norm(x, x, norm, Draw(0.1, 4))
+    sweeps.feed_forward(normed, widen, narrow).square().sum().backward()
+    of_inputs = [x.grad for x in inputs if x.grad is not None]
+    return [y.detach(), *of_inputs, *gradients_of(norm, widen, narrow)]
 
 
-def test_two_runs_give_the_same_bits_with_any_number_of_threads() -> None:
+def test_two_runs_give_the_same_bits_with_any_number_of_threads():
     once, again, with_two = gradients(1), gradients(1), gradients(2)
     assert all(
         torch.equal(a, b) and torch.equal(a, c)
@@ -175,16 +139,14 @@ def test_two_runs_give_the_same_bits_with_any_number_of_threads() -> None:
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_passes_over_activations_equal_plain_torch(dtype: torch.dtype) -> None:
+@DTYPES
+def test_the_passes_over_activations_equal_plain_torch(dtype):
     assert sweeps.fault_of("cpu", dtype) is None
 
 
 @pytest.mark.parametrize(("n", "taps"), [(40, 17), (7, 17), (5, 1), (128, 9)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_gradient_of_depthwise_weights_is_that_of_conv1d(
-    n: int, taps: int, dtype: torch.dtype
-) -> None:
+@DTYPES
+def test_the_gradient_of_depthwise_weights_is_that_of_conv1d(n, taps, dtype):
     generator = torch.Generator().manual_seed(n)
     x, grad = (torch.randn(3, n, 37, generator=generator).to(dtype) for _ in range(2))
     weight = torch.zeros(37, 1, taps, dtype=torch.float64, requires_grad=True)
@@ -192,56 +154,51 @@ def test_the_gradient_of_depthwise_weights_is_that_of_conv1d(
     y.backward(grad.double().transpose(1, 2))
     assert weight.grad is not None
     found = sweeps_cpu.grad_taps(x, grad, taps).double()
-    torch.testing.assert_close(
+    assert_close(
         found, weight.grad[:, 0], rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-4
     )
 
 
-def test_what_is_not_kept_for_a_gradient_gives_the_same_output() -> None:
+def test_what_is_not_kept_for_a_gradient_gives_the_same_output():
     v = torch.randn(2, 2, 9, 4)
     with torch.no_grad():
         y = compiled.attention(v, v, v, Terms(), None, (0.0, 0))
-    torch.testing.assert_close(y, fused.attention(v, v, v, Terms(), None, (0.0, 0)))
+    assert_close(y, fused.attention(v, v, v, Terms(), None, (0.0, 0)))
 
 
-def model(kernel: str) -> MaskedLM:
-    made = model_of("composite", kernel=kernel, spread=0.1).float().train()
-    seed_dropout(made, 5)
-    return made
+def chosen(kernel: str = "auto", dtype: torch.dtype = torch.float32, **terms: Tensor) -> ModuleType:
+    return kernels.select(kernel, Terms(**terms), torch.zeros(1, 1, 3, 4, dtype=dtype), True)
 
 
-def test_they_serve_float32_and_bfloat16() -> None:
-    v = torch.zeros(1, 1, 3, 4)
-    assert kernels.select("auto", Terms(), v, True) is compiled
-    assert kernels.select("auto", Terms(), v.double(), True) is fused
-    assert kernels.select("auto", Terms(dense=torch.zeros(1, 1, 3, 3)), v, True) is compiled
+def test_they_serve_float32_and_bfloat16():
+    assert all(chosen(dtype=dtype) is compiled for dtype in FORMATS)
+    assert chosen(dense=torch.zeros(1, 1, 3, 3)) is compiled
+    assert chosen(dtype=torch.float64) is fused
 
 
 @pytest.mark.usefixtures("no_library")
-def test_they_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_they_can_be_switched_off(monkeypatch):
     monkeypatch.setenv("RELPOS_COMPILE", "0")
-    assert kernels.select("auto", Terms(), torch.zeros(1, 1, 3, 4), True) is fused
+    assert chosen() is fused
     with pytest.raises(RelposError, match="'compiled' needs Linux, a C\\+\\+ compiler"):
-        kernels.select("compiled", Terms(), torch.zeros(1, 1, 3, 4), True)
+        chosen("compiled")
 
 
 @pytest.mark.usefixtures("no_library")
 def test_a_machine_without_a_compiler_is_told_once_and_training_goes_on(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    monkeypatch, tmp_path, capsys
+):
     monkeypatch.setattr(library, "_which", shutil.which)  # without what it has kept
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     for _ in range(2):
-        assert kernels.select("auto", Terms(), torch.zeros(1, 1, 3, 4), True) is fused
+        assert chosen() is fused
     said = "relpos: no C++ compiler g++: plain torch computes instead of the compiled CPU kernels\n"
     assert capsys.readouterr().err == said
 
 
 @pytest.mark.usefixtures("no_library")
-def test_a_compiler_that_fails_is_told_once_and_training_goes_on(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_compiler_that_fails_is_told_once_and_training_goes_on(monkeypatch, tmp_path):
     broken = tmp_path / "g++"
     broken.write_text("#!/bin/sh\necho 'fatal error: no such file' >&2\nexit 1\n")
     broken.chmod(0o755)
@@ -251,12 +208,12 @@ def test_a_compiler_that_fails_is_told_once_and_training_goes_on(
         UserWarning,
         match="cannot be built: fatal error: no such file; plain torch computes instead",
     ):
-        assert kernels.select("auto", Terms(), torch.zeros(1, 1, 3, 4), True) is fused
-    assert kernels.select("auto", Terms(), torch.zeros(1, 1, 3, 4), True) is fused
+        assert chosen() is fused
+    assert chosen() is fused
     assert not list((tmp_path / "relpos").glob("*.so"))
 
 
-def test_the_loss_over_the_vocabulary_has_the_values_and_gradients_of_plain_torch() -> None:
+def test_the_loss_over_the_vocabulary_has_the_values_and_gradients_of_plain_torch():
     generator = torch.Generator().manual_seed(0)
     x, words, bias = (
         torch.randn(*shape, generator=generator).requires_grad_()
@@ -270,12 +227,12 @@ def test_the_loss_over_the_vocabulary_has_the_values_and_gradients_of_plain_torc
         total, right = tied_cross_entropy(x, words, bias, target, swept=swept)
         (total / 130).backward()
         results.append([total.detach(), right, *(part.grad for part in (x, words, bias))])
-    torch.testing.assert_close(*results)
+    assert_close(*results)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@DTYPES
 @pytest.mark.parametrize("kernel", [fused, compiled])
-def test_nothing_of_what_is_hidden_comes_through(kernel: ModuleType, dtype: torch.dtype) -> None:
+def test_nothing_of_what_is_hidden_comes_through(kernel, dtype):
     """The first head does not see the right side, nor the second the left one; the second row has
     padding."""
     n, generator = 70, torch.Generator().manual_seed(0)
@@ -289,12 +246,12 @@ def test_nothing_of_what_is_hidden_comes_through(kernel: ModuleType, dtype: torc
     assert torch.equal(*found)
 
 
-def test_a_label_beyond_the_vocabulary_is_refused_and_not_written() -> None:
+def test_a_label_beyond_the_vocabulary_is_refused_and_not_written():
     with pytest.raises(RelposError, match="labels from 1 to 9 in a vocabulary of 5"):
         sweeps.cross_entropy_(torch.zeros(2, 5), torch.zeros(5), torch.tensor([1, 9]))
 
 
-def test_a_term_of_another_shape_is_refused_and_not_read_beyond_its_end() -> None:
+def test_a_term_of_another_shape_is_refused_and_not_read_beyond_its_end():
     v = torch.randn(1, 2, 5, 4)
     with pytest.raises(
         RelposError, match=r"terms.offset has the shape \(1, 9\); \(2, 9\) is expected"
@@ -341,13 +298,11 @@ def layers(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return ran
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@DTYPES
 @pytest.mark.parametrize(
     ("name", "padded"), [*((name, False) for name in BY_TOKEN), ("composite_key", True)]
 )
-def test_a_layer_in_one_step_is_as_near_to_float64_as_plain_torch(
-    name: str, padded: bool, dtype: torch.dtype, layers: list[bool]
-) -> None:
+def test_a_layer_in_one_step_is_as_near_to_float64_as_plain_torch(name, padded, dtype, layers):
     exact = results_of_network(name, torch.float64, "eager", padded)
     plain = results_of_network(name, dtype, "eager", padded)
     found = results_of_network(name, dtype, "auto", padded)
@@ -360,20 +315,18 @@ def test_a_layer_in_one_step_is_as_near_to_float64_as_plain_torch(
 
 
 @torch.no_grad()
-def test_a_watched_scheme_receives_the_queries_and_keys_themselves(layers: list[bool]) -> None:
+def test_a_watched_scheme_receives_the_queries_and_keys_themselves(layers):
     networks = [model_of("absolute", kernel=kernel).float() for kernel in ("auto", "eager")]
     ids = random_ids(networks[0].encoder, 2, 9)
     networks[0].eval().encoder(ids)
     assert layers == [True, True]
     watched, expected = (record(network.encoder, ids) for network in networks)
     for call, exact in zip(watched, expected, strict=True):
-        torch.testing.assert_close((call.q, call.k), (exact.q, exact.k))
+        assert_close((call.q, call.k), (exact.q, exact.k))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_pass_without_a_masked_token_has_gradients_of_zero(
-    dtype: torch.dtype, layers: list[bool]
-) -> None:
+@DTYPES
+def test_a_pass_without_a_masked_token_has_gradients_of_zero(dtype, layers):
     model = model_of("composite").float().train()
     ids = random_ids(model.encoder, 3, 9)
     seed_dropout(model, 5)
@@ -386,46 +339,34 @@ def test_a_pass_without_a_masked_token_has_gradients_of_zero(
 
 
 def layer_gradients(threads: int) -> list[Tensor | None]:
-    before, n = torch.get_num_threads(), 37
     torch.set_num_threads(threads)
-    try:
-        encoder = model_of("composite", spread=0.1, **SIZE).float().train().encoder
-        seed_dropout(encoder, 5)
-        x = torch.randn(3, n, 48, generator=torch.Generator().manual_seed(0)).requires_grad_()
-        all_tokens = Tokens(3, n)
-        call = LayerCall(
-            0, encoder.position, encoder.position.prepare(n), None, all_tokens, all_tokens
-        )
-        encoder.layers[0](x, x, call)[0].square().sum().backward()
-        return [x.grad, *(part.grad for part in encoder.parameters())]
-    finally:
-        torch.set_num_threads(before)
+    encoder = model_of("composite", spread=0.1, **SIZE).float().train().encoder
+    seed_dropout(encoder, 5)
+    x = numbers(3, 37, 48).float().requires_grad_()
+    held = Tokens(3, 37)
+    call = LayerCall(0, encoder.position, encoder.position.prepare(37), None, held, held)
+    encoder.layers[0](x, x, call)[0].square().sum().backward()
+    return [x.grad, *(part.grad for part in encoder.parameters())]
 
 
-def test_a_layer_in_one_step_has_the_same_bits_with_any_number_of_threads(
-    layers: list[bool],
-) -> None:
+def test_a_layer_in_one_step_has_the_same_bits_with_any_number_of_threads(layers):
     for one, two in zip(layer_gradients(1), layer_gradients(2), strict=True):
-        assert one is two is None or torch.equal(one, two)  # type: ignore[arg-type]
+        assert one is two is None or torch.equal(one, two)
     assert layers == [True, True]
 
 
 @pytest.mark.parametrize("name", ["rope", "shaw", "fox"])
-def test_schemes_that_it_does_not_know_have_the_layer_of_many_steps(
-    name: str, layers: list[bool]
-) -> None:
+def test_schemes_that_it_does_not_know_have_the_layer_of_many_steps(name, layers):
     results_of_network(name, torch.float32, "auto", False)
     assert True not in layers
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@DTYPES
 @pytest.mark.parametrize("transposed", [*product((False, True), (False, True))])
 @pytest.mark.parametrize(
     "sizes", [(5, 7, 3), (100, 530, 64), (97, 48, 201), (1, 16, 8), (7, 40, 0)], ids=str
 )
-def test_products_add_a_bias_and_a_matrix(
-    sizes: tuple[int, int, int], transposed: tuple[bool, bool], dtype: torch.dtype
-) -> None:
+def test_products_add_a_bias_and_a_matrix(sizes, transposed, dtype):
     rows, columns, depth = sizes
     a, b = torch.randn(rows, depth).to(dtype), torch.randn(depth, columns).to(dtype)
     bias, beside = torch.randn(columns), torch.randn(rows, columns).to(dtype)
@@ -434,25 +375,23 @@ def test_products_add_a_bias_and_a_matrix(
     for narrow in (False, True):
         found = sweeps_cpu.product(*given, transposed, bias, beside, narrow)
         assert found.dtype == (dtype if narrow else torch.float32)
-        torch.testing.assert_close(found.double(), exact, atol=0.1 if narrow else 1e-4, rtol=0.01)
+        assert_close(found.double(), exact, atol=0.1 if narrow else 1e-4, rtol=0.01)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@DTYPES
 @pytest.mark.parametrize("sizes", [(1, 0, 5), (2, 1, 256), (1, 200, 257), (3, 5000, 7)], ids=str)
-def test_sums_of_rows_are_as_exact_as_a_sum_of_sums(
-    sizes: tuple[int, int, int], dtype: torch.dtype
-) -> None:
+def test_sums_of_rows_are_as_exact_as_a_sum_of_sums(sizes, dtype):
     x = (1000 + torch.randn(sizes)).to(dtype)
     found = sweeps_cpu.sum_rows(x)
     assert found.dtype == torch.float32
     # A plain sum of 5,000 rows in float32 is off by 1e-5.
-    torch.testing.assert_close(found.double(), x.double().sum(1), atol=0, rtol=3e-6)
+    assert_close(found.double(), x.double().sum(1), atol=0, rtol=3e-6)
     assert torch.equal(sweeps_cpu.sum_rows(x, dtype), found.to(dtype))
 
 
 def test_where_bfloat16_does_not_pay_rounded_factors_are_multiplied_as_floats_are(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    monkeypatch, tmp_path
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(kernels, "bf16_gain", lambda: 0.5)
     monkeypatch.setattr(library, "_key", library._key.__wrapped__)
@@ -467,8 +406,8 @@ def test_where_bfloat16_does_not_pay_rounded_factors_are_multiplied_as_floats_ar
             floats = sweeps_cpu.product(*(x.float() for x in given), transposed)
             assert torch.equal(sweeps_cpu.product(*given, transposed, narrow=False), floats)
     assert sweeps.fault_of("cpu", torch.bfloat16) is None
-    assert layer_cpu.fault_of(kind("factors", "zero", torch.bfloat16)) is None
-    assert proof.fault_of(compiled.__name__, kind("all", "clamp", torch.bfloat16)) is None
+    assert layer_cpu.fault_of(kind("factors", outside="zero", dtype=torch.bfloat16)) is None
+    assert proof.fault_of(compiled.__name__, kind("all", dtype=torch.bfloat16)) is None
 
 
 REUSED = """
@@ -482,7 +421,7 @@ for _ in range(16):
 """
 
 
-def test_freed_memory_is_used_again_however_large_the_block(python: str) -> None:
+def test_freed_memory_is_used_again_however_large_the_block(python):
     said = subprocess.run([python, "-c", REUSED], check=True, stdout=subprocess.PIPE).stdout
     faults = [int(line) for line in said.split()]
     # 96 MB are 24,576 pages, or 48 large ones. A block that is mapped has new ones each time; the

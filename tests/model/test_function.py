@@ -9,15 +9,19 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 import relpos
+from model.attention_loops import looped
 from relpos.errors import RelposError
+from schemes import numbers, refusal
 
 BATCH, HEADS, N, WIDTH, K = 2, 2, 5, 4, 1
 NAMES = ("offset", "from_query", "from_key", "dense", "value")
 
 
-def drawn(dtype: torch.dtype = torch.float64, n: int = N) -> dict[str, Tensor]:
+def drawn(*names: str, dtype: torch.dtype = torch.float64, n: int = N) -> dict[str, Tensor]:
+    """Those of these names; all by default."""
     generator = torch.Generator().manual_seed(0)
     shapes = dict.fromkeys("qkv", (BATCH, HEADS, n, WIDTH)) | {
         "offset": (HEADS, 2 * n - 1),
@@ -29,55 +33,12 @@ def drawn(dtype: torch.dtype = torch.float64, n: int = N) -> dict[str, Tensor]:
     return {
         name: torch.randn(shape, generator=generator).to(dtype).requires_grad_()
         for name, shape in shapes.items()
+        if not names or name in names
     }
 
 
-def looped(
-    given: dict[str, Tensor], outside: str, mask: Tensor | None, causal: bool, scale: float
-) -> Tensor:
-    """Equation by equation; a window beyond its end has its outermost weight, or none."""
-
-    def window(kernel: Tensor, o: int) -> Any:
-        return kernel[max(-K, min(K, o)) + K] if abs(o) <= K or outside == "clamp" else 0.0
-
-    v = given["v"]
-    y = torch.zeros_like(v)
-    for b in range(BATCH):
-        for h in range(HEADS):
-            for i in range(N):
-                read = [
-                    j for j in range(N) if (mask is None or mask[b, j]) and (not causal or j <= i)
-                ]
-                scores = []
-                for j in read:
-                    s = (
-                        scale
-                        * sum(given["q"][b, h, i, c] * given["k"][b, h, j, c] for c in range(WIDTH))
-                        if "q" in given
-                        else 0.0
-                    )
-                    s = s + (given["offset"][h, j - i + N - 1] if "offset" in given else 0.0)
-                    s = s + (
-                        window(given["from_query"][b, h, i], j - i)
-                        if "from_query" in given
-                        else 0.0
-                    )
-                    s = s + (
-                        window(given["from_key"][b, h, j], i - j) if "from_key" in given else 0.0
-                    )
-                    scores.append(
-                        s
-                        + (
-                            given["dense"][0, h, i, j]
-                            if "dense" in given
-                            else torch.zeros((), dtype=v.dtype)
-                        )
-                    )
-                weights = torch.stack(scores).softmax(0)
-                for weight, j in zip(weights, read, strict=True):
-                    u = window(given["value"], j - i) if "value" in given else 0.0
-                    y[b, h, i] = y[b, h, i] + weight * (v[b, h, j] + u)
-    return y
+def expected(given: dict[str, Tensor], mask: Tensor | None = None, **how: Any) -> Tensor:
+    return looped({name.removeprefix("from_"): x for name, x in given.items()}, mask, **how)
 
 
 def call(given: dict[str, Tensor], **keys: Any) -> Tensor:
@@ -100,18 +61,14 @@ MASK = torch.tensor([[True] * N, [True, False, True, True, False]])
     ],
 )
 def test_values_and_gradients_are_those_of_the_equation(names, outside, causal):
-    every = drawn()
-    given = {name: every[name] for name in ("q", "k", "v", *names)}
+    given = drawn(*"qkv", *names)
     for mask in (None, MASK):
-        ours = call(given, outside=outside, mask=mask, causal=causal, scale=0.3)
-        theirs = looped(given, outside, mask, causal, 0.3)
+        how = {"outside": outside, "mask": mask, "causal": causal, "scale": 0.3}
+        ours, theirs = call(given, **how), expected(given, **how)
         assert (ours - theirs).abs().max() < 1e-10
         weights = torch.linspace(-1, 1, ours.numel(), dtype=ours.dtype).view_as(ours)
-        for mine, other in zip(
-            torch.autograd.grad((ours * weights).sum(), list(given.values())),
-            torch.autograd.grad((theirs * weights).sum(), list(given.values())),
-            strict=True,
-        ):
+        grads = (torch.autograd.grad((y * weights).sum(), given.values()) for y in (ours, theirs))
+        for mine, other in zip(*grads, strict=True):
             assert (mine - other).abs().max() < 1e-10
 
 
@@ -135,14 +92,10 @@ def test_other_number_formats_equal_float64(dtype, close, causal):
 
 
 def test_gradients_have_the_same_bits_each_time():
-    given = drawn(torch.float32, n=40)
+    given = drawn(dtype=torch.float32, n=40)
 
-    def gradients() -> list[Tensor]:
-        return list(
-            torch.autograd.grad(
-                call(given, dropout=0.2, seed=3).square().sum(), list(given.values())
-            )
-        )
+    def gradients() -> tuple[Tensor, ...]:
+        return torch.autograd.grad(call(given, dropout=0.2, seed=3).square().sum(), given.values())
 
     first = gradients()
     for _ in range(9):
@@ -150,21 +103,21 @@ def test_gradients_have_the_same_bits_each_time():
 
 
 def test_a_seed_decides_dropout():
-    given = drawn(torch.float32)
+    given = drawn(dtype=torch.float32)
     assert torch.equal(call(given, dropout=0.5, seed=1), call(given, dropout=0.5, seed=1))
     assert not torch.equal(call(given, dropout=0.5, seed=1), call(given, dropout=0.5, seed=2))
     assert torch.equal(call(given, dropout=0.0), call(given))
 
 
 def test_the_terms_alone_make_the_scores():
-    given = {name: x for name, x in drawn().items() if name in ("v", "offset")}
-    assert (call(given) - looped(given, "clamp", None, False, 0.0)).abs().max() < 1e-10
+    given = drawn("v", "offset")
+    assert (call(given) - expected(given)).abs().max() < 1e-10
 
 
 def test_the_scale_is_one_over_the_root_of_the_width():
-    given = {name: x for name, x in drawn().items() if name in "qkv"}
-    expected = torch.nn.functional.scaled_dot_product_attention(given["q"], given["k"], given["v"])
-    assert (call(given) - expected).abs().max() < 1e-12
+    given = drawn(*"qkv")
+    theirs = torch.nn.functional.scaled_dot_product_attention(*given.values())
+    assert (call(given) - theirs).abs().max() < 1e-12
     assert math.isclose(WIDTH**-0.5, 0.5)
 
 
@@ -184,27 +137,23 @@ def test_the_scale_is_one_over_the_root_of_the_width():
 )
 def test_what_does_not_fit_is_named(change, said):
     x = torch.zeros(2, 3, 6, 4)
-    with pytest.raises(RelposError) as caught:
-        relpos.attention(**({"q": x, "k": x, "v": x} | change))
-    assert said in str(caught.value)
+    assert said in refusal(relpos.attention, **{"q": x, "k": x, "v": x} | change)
 
 
 def test_autocast_in_float16_is_refused():
-    given = {name: x for name, x in drawn(torch.float32).items() if name in "qkv"}
+    given = drawn(*"qkv", dtype=torch.float32)
     with torch.autocast("cpu", torch.float16), pytest.raises(RelposError, match="float16"):
         call(given, mask=MASK)
 
 
 def test_second_derivatives_are_refused_and_not_wrong():
-    given = {name: x for name, x in drawn().items() if name in "qkv"}
+    given = drawn(*"qkv")
     (first,) = torch.autograd.grad(call(given).square().sum(), given["q"], create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         first.sum().backward()
 
 
-W = torch.randn(
-    BATCH, HEADS, N, WIDTH, generator=torch.Generator().manual_seed(7), dtype=torch.float64
-)
+W = numbers(BATCH, HEADS, N, WIDTH, seed=7)
 HOW = [{}, {"causal": True}, {"dropout": 0.25, "seed": 3}, {"mask": MASK, "outside": "zero"}]
 
 
@@ -224,8 +173,7 @@ def test_gradients_by_torch_func_are_those_of_backward(how):
         lambda *x: (function(*x) * W).sum(), argnums=tuple(range(len(tensors)))
     )(*tensors)
     (call(given, **how) * W).sum().backward()
-    for one, x in zip(found, given.values(), strict=True):
-        torch.testing.assert_close(one, x.grad)
+    assert_close(found, tuple(x.grad for x in given.values()))
 
 
 @pytest.mark.parametrize("how", HOW, ids=str)
@@ -237,7 +185,7 @@ def test_derivatives_along_a_direction_are_those_of_differences(how):
         function(*(x + step * d for x, d in zip(tensors, directions, strict=True)))
         for step in (1e-6, -1e-6)
     ]
-    torch.testing.assert_close(found, (steps[0] - steps[1]) / 2e-6, atol=1e-7, rtol=1e-6)
+    assert_close(found, (steps[0] - steps[1]) / 2e-6, atol=1e-7, rtol=1e-6)
 
 
 @pytest.mark.parametrize("how", HOW, ids=str)
@@ -245,7 +193,7 @@ def test_a_batch_of_calls_is_each_of_them(how):
     function, tensors = of_tensors(drawn(), **how)
     batches = tuple(torch.stack((x, x * 0.5, x - 1)) for x in tensors)
     each = torch.stack([function(*(x[number] for x in batches)) for number in range(3)])
-    torch.testing.assert_close(torch.func.vmap(function)(*batches), each)
+    assert_close(torch.func.vmap(function)(*batches), each)
     inner = torch.func.vmap(torch.func.grad(lambda *x: (function(*x) * W).sum()))(*batches)
     assert inner.shape == batches[0].shape
 

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
+from model import plain_kind
 from relpos.errors import RelposError
 from relpos.model import kernels
 from relpos.model.kernels import eager, proof
 from relpos.model.kernels import triton as fused_triton
 from relpos.model.position import Terms
 from relpos.model.tokens import Tokens
-from schemes import FULL, batch, model_of
+from schemes import FULL, batch, gradients_of, model_of
 
 pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")
 
@@ -82,6 +84,19 @@ def distances(found: dict[str, Tensor], reference: dict[str, Tensor]) -> dict[st
     }
 
 
+def tile(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setattr(fused_triton, "_tiles", lambda *_, **__: fused_triton.Tiles(16, columns, 4))
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sequences of 32 tokens or fewer end in the first half of a tile of all keys."""
+    monkeypatch.setattr(fused_triton, "SHORT", 32)
+    monkeypatch.setattr(
+        fused_triton, "_tiles", lambda n, *_, **__: fused_triton.Tiles(16, 64 if n > 32 else 32, 4)
+    )
+
+
 def assert_as_close_as_eager(*arguments: Any, **options: Any) -> None:
     reference = results(eager, *arguments, exact=True, **options)
     found, allowed = (
@@ -112,7 +127,7 @@ def test_bfloat16_is_as_close_to_float64_as_eager(names):
     ids=str,
 )
 def test_several_tiles_make_one_matrix(outside, padded, dropout, stored, monkeypatch):
-    monkeypatch.setattr(fused_triton, "_tiles", lambda *_, **__: fused_triton.Tiles(16, 16, 4))
+    tile(monkeypatch, 16)
     assert_as_close_as_eager(
         EVERY, (outside, padded, dropout), 40, stored, heads=1 if stored == torch.float32 else 2
     )
@@ -140,16 +155,14 @@ def test_windows_of_one_column_and_wider_than_the_sequence(k, n):
             results(kernel, ("query", "key"), (outside, True, KEPT), n, torch.float32, k=k)
             for kernel in (fused_triton, eager)
         )
-        torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
+        assert_close(found, expected, atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("columns", [32, 64])
 def test_large_kernels_of_keys_beyond_their_window_leave_gradients_finite(columns, monkeypatch):
     """Behind the last query their exponentials are infinite; where one tile holds all keys, and
     where several do."""
-    monkeypatch.setattr(
-        fused_triton, "_tiles", lambda n, *_, **__: fused_triton.Tiles(16, columns, 4)
-    )
+    tile(monkeypatch, columns)
     q, k, v = (numbers(1, 1, 45, D, seed=seed).float().requires_grad_() for seed in range(3))
     key = (numbers(1, 1, 45, 2 * K + 1).float() + 100).requires_grad_()
     fused_triton.attention(q, k, v, Terms(key=key), None, KEPT).sum().backward()
@@ -214,7 +227,7 @@ def test_presets_of_each_kind_of_terms_train_as_with_eager(position, monkeypatch
     monkeypatch.setattr(proof, "_passed", PROVEN)
     monkeypatch.setattr(proof, "LENGTHS", (21,))
     monkeypatch.setattr(proof, "HEADS", 1)
-    monkeypatch.setattr(fused_triton, "_tiles", lambda *_, **__: fused_triton.Tiles(16, 16, 4))
+    tile(monkeypatch, 16)
     losses, grads = [], []
     for kernel in ("auto", "eager"):
         model = model_of(position, kernel=kernel, layers=1).float().to(DEVICE).train()
@@ -222,12 +235,10 @@ def test_presets_of_each_kind_of_terms_train_as_with_eager(position, monkeypatch
         loss = model.loss(ids, torch.where(mask.bool(), ids, -100), mask)
         loss.backward()
         losses.append(loss.detach())
-        grads.append(
-            {name: value.grad for name, value in model.named_parameters() if value.grad is not None}
-        )
+        grads.append(gradients_of(model))
     assert all(PROVEN.values())
-    torch.testing.assert_close(*losses, atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(*grads, atol=1e-4, rtol=1e-3)
+    assert_close(*losses, atol=1e-5, rtol=1e-5)
+    assert_close(*grads, atol=1e-4, rtol=1e-3)
 
 
 def test_first_keys_may_all_be_hidden_by_offsets():
@@ -248,19 +259,16 @@ def test_first_keys_may_all_be_hidden_by_offsets():
 def test_blocks_of_fewer_queries_than_keys(monkeypatch, dtype):
     """As in training with bfloat16 at 128 tokens: one tile holds all keys, and some of the
     queries."""
-    monkeypatch.setattr(fused_triton, "_tiles", lambda *_, **__: fused_triton.Tiles(16, 32, 4))
+    tile(monkeypatch, 32)
     assert_as_close_as_eager(EVERY, CASES[0], 28, dtype, heads=2)
 
 
 @pytest.mark.parametrize("outside", ["clamp", pytest.param("zero", marks=pytest.mark.full)])
 @pytest.mark.parametrize("names", [EVERY, (), ("query",), ("query", "key")], ids="+".join)
-def test_sequences_that_end_in_the_first_half_of_a_tile_of_all_keys(monkeypatch, names, outside):
+@pytest.mark.usefixtures("short")
+def test_sequences_that_end_in_the_first_half_of_a_tile_of_all_keys(names, outside):
     """As in training with bfloat16 on pairs of 64 tokens or fewer that stand in rows of 128.
     Windows alone are read near their queries and keys."""
-    monkeypatch.setattr(
-        fused_triton, "_tiles", lambda n, *_, **__: fused_triton.Tiles(16, 64 if n > 32 else 32, 4)
-    )
-    monkeypatch.setattr(fused_triton, "SHORT", 32)
     case = (outside, True, DROPPED)
     assert_as_close_as_eager(names, case, 45, torch.float32)  # of 45 and 30 tokens
     found = results(fused_triton, names, case, 45, torch.float32)
@@ -268,66 +276,29 @@ def test_sequences_that_end_in_the_first_half_of_a_tile_of_all_keys(monkeypatch,
         assert not found[name][1, :, 30:].any()
 
 
+KIND = plain_kind.KIND._replace(device=torch.device(DEVICE), head_dim=D, offset=True)
+TABLES = {"query": D, "key": D, "query_table": 7, "key_table": 7}
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("narrow", [True, False])
 def test_kernels_that_are_products_with_a_table(monkeypatch, narrow):
-    kind = proof.Kind(
-        torch.device(DEVICE),
-        torch.float32,
-        D,
-        True,
-        True,
-        D,
-        D,
-        False,
-        None,
-        "clamp",
-        query_table=7,
-        key_table=7,
-    )
+    kind = KIND._replace(**TABLES, narrow=narrow, query_bias=narrow)
     for n in (21, 40):  # one tile of keys, and two
-        assert (
-            proof.compare(
-                fused_triton, kind._replace(narrow=narrow, query_bias=narrow), n, True, 0.1
-            )
-            is None
-        )
+        assert proof.compare(fused_triton, kind, n, True, 0.1) is None
 
 
+@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("of", ["offset", "windows", "tables", "offset and tables"])
 def test_sequences_in_one_row(of, monkeypatch):
     """Some of the padding is in it, too; sequences of both lengths that have a launch of their
     own."""
     monkeypatch.setattr(fused_triton, "serves", lambda *_: True)
-    monkeypatch.setattr(
-        fused_triton, "_tiles", lambda n, *_, **__: fused_triton.Tiles(16, 64 if n > 32 else 32, 4)
-    )
-    monkeypatch.setattr(fused_triton, "SHORT", 32)
-    kind = proof.Kind(
-        torch.device(DEVICE),
-        torch.float32,
-        D,
-        True,
-        True,
-        None,
-        None,
-        False,
-        None,
-        "clamp",
-        packed=True,
-    )
+    kind = KIND._replace(packed=True)
     if of == "windows":
         kind = kind._replace(offset=False, query=2 * K + 1, key=2 * K + 1, outside="zero")
     if of.endswith("tables"):
-        kind = kind._replace(
-            offset=of != "tables",
-            query=D,
-            key=D,
-            query_table=7,
-            key_table=7,
-            narrow=True,
-            query_bias=True,
-        )
+        kind = kind._replace(**TABLES, offset=of != "tables", narrow=True, query_bias=True)
     called: list[Any] = []
     plain = fused_triton.attention
     monkeypatch.setattr(
