@@ -11,6 +11,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 from torch import Tensor, nn
+from torch.nn.functional import pad
 from torch.testing import assert_close
 
 import reference
@@ -20,6 +21,7 @@ from relpos.model.architecture import Architecture, Size
 from relpos.model.build import assembled
 from relpos.model.conv import Conv, NoConv
 from relpos.model.heads import MaskedLM
+from relpos.model.kernels import eager
 from relpos.model.position import Position, Scheme
 from relpos.model.position.base import Input
 from relpos.model.shape import Shape
@@ -219,6 +221,19 @@ near = partial(assert_close, atol=1e-11, rtol=1e-9)
 """Asserts that two results in float64 differ by the order of their sums alone."""
 
 
+def check_padding(encoder: Any) -> None:
+    """What stands at padding, how much of it there is, and other rows do not reach a row's tokens."""
+    ids, mask = batch(n=8)  # row 1 has 5 real tokens
+    expected, other = encoder(ids, mask)[1, :5], ids.clone()
+    other[1, 5:], other[0] = 11, 6
+    for hidden in (
+        encoder(other, mask)[1, :5],
+        encoder(pad(ids, (0, 6), value=3), pad(mask, (0, 6)))[1, :5],
+        encoder(ids[1:, :5])[0],
+    ):
+        near(hidden, expected)
+
+
 def adds_nothing(model: MaskedLM, plain: MaskedLM, part: str) -> None:
     """The network equals, to the last bit, one that lacks the weights with `part` in their names,
     and has the others."""
@@ -266,6 +281,14 @@ def given(shape: Shape, batch: int, n: int, seed: int = 4) -> Input:
     x = torch.randn(batch, n, shape.hidden, generator=generator).double()
     maps = torch.randn(2, shape.hidden, shape.heads * shape.head_dim, generator=generator).double()
     return Input(x, Tokens(batch, n), None, lambda rows: {"q": rows @ maps[0], "k": rows @ maps[1]})
+
+
+def added(scheme: Any, seen: Input) -> Tensor:
+    """What a scheme adds to the scores (B, H, n, n) of layer 1 where queries and keys are zero."""
+    batch, n, _ = seen.x.shape
+    q = torch.zeros(batch, SHAPE.heads, n, SHAPE.head_dim).to(seen.x)
+    terms = scheme.terms(1, q, q, scheme.see(1, seen, scheme.prepare(n)))
+    return eager.scores(None, None, terms, q)
 
 
 def batch(rows: int = 2, n: int = 9, seed: int = 1) -> tuple[Tensor, Tensor]:

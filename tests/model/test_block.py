@@ -2,27 +2,22 @@
 of queries and keys."""
 
 import warnings
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.testing import assert_close
 
 import reference
-from relpos.errors import RelposError
+import schemes
 from relpos.model.build import count
 from relpos.model.conv import NoConv
 from relpos.model.dropout import seed_dropout
 from relpos.model.position import Composite, NoPosition, Rope
-from schemes import SIZE, VOCABULARY, batch, build, preset
+from schemes import MODERN, SIZE, VOCABULARY, batch, build, gradients_of, preset, refusal
 
-MODERN: dict[str, Any] = {
-    "norm_first": True,
-    "norm": "rms",
-    "glu": True,
-    "bias": False,
-    "qk_norm": True,
-}
 CHOICES: dict[str, dict[str, Any]] = {
     **{f"{key}={value}": {key: value} for key, value in MODERN.items()},
     "activation=silu": {"activation": "silu"},
@@ -32,24 +27,10 @@ CHOICES: dict[str, dict[str, Any]] = {
     "modern, one width": MODERN | {"embedding": SIZE["hidden"]},
     "swiglu, layer norms": MODERN | {"norm": "layer", "activation": "silu"},
 }
+EVERY_CHOICE = pytest.mark.parametrize("change", CHOICES.values(), ids=CHOICES)
 PARTS = {"position": ["composite", "xl", "rope"], "conv": ["canon", "qkv", "convbert", "lightconv"]}
-
-
-def network(
-    change: dict[str, Any],
-    position: Any = Composite,
-    conv: Any = NoConv,
-    seed: int = 1,
-    kernel: Any = "auto",
-) -> Any:
-    """In float64, with norms that do not begin at 1 and biases not at 0."""
-    torch.manual_seed(seed)
-    model = build({**SIZE, **change}, position, VOCABULARY, conv, kernel).double()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if parameter.dim() == 1 or "position" not in name:
-                parameter.add_(torch.randn_like(parameter), alpha=0.3)
-    return model
+close = partial(assert_close, atol=1e-10, rtol=1e-10)
+network = partial(schemes.network, spread=0.3)
 
 
 def agrees_with_loops(model: Any) -> None:
@@ -59,17 +40,13 @@ def agrees_with_loops(model: Any) -> None:
     for row in range(len(ids)):
         real = mask[row].bool().tolist()
         expected = reference.encode(model.encoder, ids[row].tolist(), real, [0] * len(real))
-        torch.testing.assert_close(
-            found[row][mask[row].bool()], expected[mask[row].bool()], atol=1e-10, rtol=1e-10
-        )
-    torch.testing.assert_close(
-        model(ids, mask)[0, 1], reference.logits(model, found[0, 1]), atol=1e-10, rtol=1e-10
-    )
+        close(found[row][real], expected[real])
+    close(model(ids, mask)[0, 1], reference.logits(model, found[0, 1]))
 
 
-@pytest.mark.parametrize("change", CHOICES.values(), ids=CHOICES)
+@EVERY_CHOICE
 def test_a_network_is_its_formula(change):
-    agrees_with_loops(network(change, Rope))
+    agrees_with_loops(network(Rope, **change))
 
 
 @pytest.mark.parametrize(
@@ -78,26 +55,17 @@ def test_a_network_is_its_formula(change):
 def test_schemes_and_convolutions_stand_where_they_stood(group, name):
     conv = preset("conv", name) if group == "conv" else NoConv
     scheme = preset("position", name) if group == "position" else NoPosition
-    agrees_with_loops(network(MODERN, scheme, conv))
+    agrees_with_loops(network(scheme, conv, **MODERN))
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_layer_is_that_of_torch(norm_first, bias):
-    model = network({"norm_first": norm_first, "bias": bias, "layers": 1}, NoPosition).eval()
+    model = network(NoPosition, norm_first=norm_first, bias=bias, layers=1).eval()
     layer = model.encoder.layers[0]
-    theirs = nn.TransformerEncoderLayer(
-        SIZE["hidden"],
-        SIZE["heads"],
-        SIZE["ffn"],
-        0.0,
-        "gelu",
-        SIZE["norm_eps"],
-        True,
-        norm_first,
-        bias,
-        dtype=torch.float64,
-    )
+    sizes = (SIZE[name] for name in ("hidden", "heads", "ffn"))
+    choices = (0.0, "gelu", SIZE["norm_eps"], True, norm_first, bias)
+    theirs = nn.TransformerEncoderLayer(*sizes, *choices, dtype=torch.float64)
     pairs = [
         ("self_attn.in_proj_", layer.attention.project),
         ("self_attn.out_proj.", layer.attention.output),
@@ -112,40 +80,30 @@ def test_a_layer_is_that_of_torch(norm_first, bias):
     ids, mask = batch()
     before, after = model.encoder(ids, mask, hidden_states=True)
     expected = model.encoder.norm(theirs(before, src_key_padding_mask=mask == 0))
-    torch.testing.assert_close(after[mask.bool()], expected[mask.bool()], atol=1e-10, rtol=1e-10)
+    close(after[mask.bool()], expected[mask.bool()])
 
 
-@pytest.mark.parametrize("change", CHOICES.values(), ids=CHOICES)
+@EVERY_CHOICE
 def test_training_through_the_fastest_passes_is_that_of_plain_torch(change):
     results = []
     for kernel in ("auto", "eager"):
-        model = network(change, kernel=kernel).float().train()
+        model = network(Composite, kernel=kernel, **change).float().train()
         seed_dropout(model, 5)
         ids, mask = batch()
         labels = ids.masked_fill(torch.arange(ids.shape[1]) % 3 > 0, -100)
         loss = model.loss(ids, labels, mask)
         loss.backward()
-        results.append([loss, *(p.grad for p in model.parameters())])
-    for fast, plain in zip(*results, strict=True):
-        torch.testing.assert_close(fast, plain, atol=2e-5, rtol=2e-4)
+        results.append([loss, *gradients_of(model)])
+    assert_close(*results, atol=2e-5, rtol=2e-4)
 
 
-@pytest.mark.parametrize("change", CHOICES.values(), ids=CHOICES)
+@EVERY_CHOICE
 def test_parameters_are_counted_by_formula(change):
-    model = network(change, NoPosition)
-    size = {
-        **SIZE,
-        "norm": "layer",
-        **dict.fromkeys(("norm_first", "glu", "qk_norm"), False),
-        "bias": True,
-        **change,
-    }
-    h, f, e, layers = (
-        size["hidden"],
-        size["ffn"],
-        size["embedding"],
-        1 if size["share_layers"] else size["layers"],
-    )
+    model = network(NoPosition, **change)
+    plain = {"norm": "layer", "norm_first": False, "glu": False, "qk_norm": False, "bias": True}
+    size = SIZE | plain | change
+    h, f, e = (size[name] for name in ("hidden", "ffn", "embedding"))
+    layers = 1 if size["share_layers"] else size["layers"]
     shift = int(size["bias"])
     norm = 2 if size["norm"] == "layer" and shift else 1
     wide = 2 * f if size["glu"] else f
@@ -163,12 +121,12 @@ def test_parameters_are_counted_by_formula(change):
 
 
 def test_without_biases_only_the_vocabulary_has_one():
-    model = network({"bias": False}, NoPosition)
+    model = network(NoPosition, bias=False)
     assert [name for name, _ in model.named_parameters() if name.endswith("bias")] == ["head.bias"]
 
 
 def test_bfloat16_is_float32_to_rounding():
-    model = network(MODERN).float().eval()
+    model = network(Composite, **MODERN).float().eval()
     ids, mask = batch()
     with warnings.catch_warnings(), torch.autocast("cpu", torch.bfloat16):
         warnings.simplefilter("error")  # torch says where it leaves its fused norm
@@ -184,6 +142,4 @@ def test_bfloat16_is_float32_to_rounding():
     ],
 )
 def test_impossible_choices_are_one_line(change, message):
-    with pytest.raises(RelposError) as error:
-        build({**SIZE, **change}, NoPosition, VOCABULARY)
-    assert str(error.value).startswith(message)
+    assert refusal(build, SIZE | change, NoPosition, VOCABULARY).startswith(message)

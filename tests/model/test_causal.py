@@ -3,22 +3,25 @@
 import pytest
 import torch
 from torch.nn import functional
+from torch.testing import assert_close
 
 from relpos.errors import RelposError
 from relpos.model.architecture import Size
 from relpos.model.dropout import seed_dropout
 from relpos.model.encoder import Encoder
-from relpos.model.heads import Classifier
+from relpos.model.heads import Classifier, MaskedLM
 from schemes import (
     CONVS,
+    MODERN,
     POSITIONS,
     SIZE,
     VOCABULARY,
     batch,
-    build,
     cases,
     check_loops,
+    gradients_of,
     model_of,
+    network,
     preset,
     variants,
 )
@@ -26,53 +29,37 @@ from schemes import (
 AHEAD = {"selective_rope"}  # convolves to both sides
 
 
-def outputs_before_a_change(encoder: Encoder) -> tuple[torch.Tensor, torch.Tensor]:
-    """(5, hidden) twice: the outputs at the first five tokens, before and after all behind them
-    have changed."""
-    ids, _ = batch(rows=1)
+def assert_sees_nothing_ahead(model: MaskedLM) -> None:
+    """The outputs at the first five tokens stay when all behind them change."""
+    encoder, (ids, _) = model.eval().encoder, batch(rows=1)
     changed = torch.cat((ids[:, :5], (ids[:, 5:] + 3) % VOCABULARY), 1)
-    assert not torch.allclose(encoder(ids)[:, 5:], encoder(changed)[:, 5:])
-    return encoder(ids)[0, :5], encoder(changed)[0, :5]
+    before, after = encoder(ids), encoder(changed)
+    assert not torch.allclose(before[:, 5:], after[:, 5:])
+    assert_close(before[:, :5], after[:, :5], atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize(("name", "keys"), cases("position", sorted(set(POSITIONS) - AHEAD)))
 def test_outputs_do_not_depend_on_what_comes_later(name, keys):
-    torch.testing.assert_close(
-        *outputs_before_a_change(model_of(name, attention="causal", **keys).eval().encoder),
-        atol=1e-12,
-        rtol=0,
-    )
+    assert_sees_nothing_ahead(model_of(name, attention="causal", **keys))
 
 
 @pytest.mark.parametrize("name", ["none", "rope", "composite_key", "cope", "modernbert"])
 def test_nor_do_they_in_layers_of_2024(name):
-    torch.manual_seed(0)
-    modern = {
-        "norm_first": True,
-        "norm": "rms",
-        "glu": True,
-        "bias": False,
-        "qk_norm": True,
-        "attention": "causal",
-    }
-    encoder = build(SIZE | modern, preset("position", name), VOCABULARY).double().eval().encoder
-    torch.testing.assert_close(*outputs_before_a_change(encoder), atol=1e-12, rtol=0)
+    assert_sees_nothing_ahead(network(preset("position", name), attention="causal", **MODERN))
 
 
 @pytest.mark.parametrize("conv", CONVS)
 def test_convolutions_do_so_too_or_are_refused_in_one_line(conv):
     for keys in variants("conv", conv):
         try:
-            encoder = model_of("none", conv, attention="causal", conv_keys=keys).eval().encoder
+            model = model_of("none", conv, attention="causal", conv_keys=keys)
         except RelposError as error:
             message = str(error)
             name = model_of("none", conv, conv_keys=keys).encoder.layers[0].attention.conv.name
-            assert (
-                message
-                == f"size.attention=causal: conv {name} reads what stands on the right of a token"
-            )
+            said = f"size.attention=causal: conv {name} reads what stands on the right of a token"
+            assert message == said
         else:
-            torch.testing.assert_close(*outputs_before_a_change(encoder), atol=1e-12, rtol=0)
+            assert_sees_nothing_ahead(model)
 
 
 def test_forms_that_read_nothing_ahead_are_not_refused():
@@ -86,9 +73,7 @@ def test_forms_that_read_nothing_ahead_are_not_refused():
             for conv in ("depthwise_qk", "lightconv", "dynamicconv")
         ),
     ):
-        torch.testing.assert_close(
-            *outputs_before_a_change(model.eval().encoder), atol=1e-12, rtol=0
-        )
+        assert_sees_nothing_ahead(model)
 
 
 @pytest.mark.parametrize("name", sorted(AHEAD))
@@ -102,8 +87,7 @@ def test_schemes_that_look_ahead_are_refused_in_one_line(name):
 
 @pytest.mark.parametrize("name", sorted(set(POSITIONS) - AHEAD))
 def test_definition_of_causal_networks_outputs_and_gradients_equal_the_loops(name):
-    encoder = model_of(name, kernel="eager", attention="causal", layers=1).eval().encoder
-    check_loops(encoder, ids=[7, 9, 5, 0, 12], real=[True, True, True, False, True])
+    check_loops(model_of(name, kernel="eager", attention="causal", layers=1).eval().encoder)
 
 
 @pytest.mark.parametrize("kernel", ["fused", "auto"])
@@ -117,10 +101,8 @@ def test_every_kernel_equals_eager(name, kernel):
         seed_dropout(model, 5, torch.arange(2))
         x = model.encoder(ids, mask) * mask[:, :, None]
         x.square().sum().backward()
-        found.append(
-            [x.detach(), *(p.grad for p in model.encoder.parameters() if p.grad is not None)]
-        )
-    torch.testing.assert_close(*found, atol=2e-4, rtol=2e-4)
+        found.append([x.detach(), *gradients_of(model.encoder)])
+    assert_close(*found, atol=2e-4, rtol=2e-4)
 
 
 def test_the_loss_is_that_of_the_next_token():
@@ -130,7 +112,7 @@ def test_the_loss_is_that_of_the_next_token():
     expected = functional.cross_entropy(
         model(ids, mask)[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
     )
-    torch.testing.assert_close(model.loss(ids, labels, mask), expected)
+    assert_close(model.loss(ids, labels, mask), expected)
 
 
 def test_a_classifier_reads_the_last_real_token():
@@ -138,11 +120,11 @@ def test_a_classifier_reads_the_last_real_token():
     encoder = Encoder(size, preset("position", "fixed"), vocabulary=VOCABULARY)
     classifier = Classifier(encoder, 3).eval()
     ids, mask = batch()
-    torch.testing.assert_close(classifier(ids, mask)[1:], classifier(ids[1:, :6]))
+    assert_close(classifier(ids, mask)[1:], classifier(ids[1:, :6]))
     changed = ids.clone()
     changed[:, 0] = ids[:, 0] % 5 + 7
     assert not torch.allclose(classifier(ids, mask), classifier(changed, mask))
     changed = ids.clone()
     changed[1, 5] = ids[1, 5] % 5 + 7
     assert not torch.allclose(classifier(ids, mask)[1], classifier(changed, mask)[1])
-    torch.testing.assert_close(classifier(ids), classifier(ids, torch.ones_like(ids)))
+    assert_close(classifier(ids), classifier(ids, torch.ones_like(ids)))

@@ -3,6 +3,7 @@ refused."""
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +26,18 @@ from relpos.model.conv import (
 )
 from relpos.model.conv.projections import convolved_heads
 from relpos.model.position import Fixed, NoPosition, SynthesizerRandom
-from schemes import CONVS, SHAPE, SIZE, VOCABULARY, batch, build, model_of, preset
+from schemes import (
+    CONVS,
+    SHAPE,
+    SIZE,
+    VOCABULARY,
+    batch,
+    build,
+    is_counted,
+    model_of,
+    preset,
+    refusal,
+)
 
 ROWS = [
     ("none", "depthwise", 13_469_620),
@@ -43,14 +55,12 @@ ROWS = [
 @pytest.mark.parametrize("conv", CONVS)
 def test_count_of_a_convolution_equals_its_formula(conv):
     for k in (0, 2, 8):
-        part = preset("conv", conv, k=k)(SHAPE)
-        assert part.count(SHAPE) == sum(parameter.numel() for parameter in part.parameters())
+        assert is_counted(preset("conv", conv, k=k)(SHAPE))
 
 
 @EVERY_OPTION
 def test_count_of_the_options_equals_the_formula(conv):
-    part = conv(SHAPE)
-    assert part.count(SHAPE) == sum(parameter.numel() for parameter in part.parameters())
+    assert is_counted(conv(SHAPE))
 
 
 @pytest.mark.parametrize(("position", "conv", "total"), ROWS)
@@ -60,93 +70,82 @@ def test_totals_of_the_printed_rows(position, conv, total):
         assert count(relpos.build(relpos.compose("pretrain", overrides)))["total"] == total
 
 
-REFUSALS = [
-    (partial(Depthwise, k=-1), NoPosition, "k=-1: a whole number of 0 or more is expected"),
-    (partial(Depthwise, k=2, bias="on"), NoPosition, "bias=on: true or false is expected"),
+LETTERS = "some of the letters ABCD are expected, each once"
+REFUSED: list[tuple[type[Any], dict[str, Any], str]] = [
+    (Depthwise, {"k": -1}, "k=-1: a whole number of 0 or more is expected"),
+    (Depthwise, {"k": 2, "bias": "on"}, "bias=on: true or false is expected"),
+    (ConvQK, {"k": 2, "fraction": 0}, "fraction=0: a number above 0 and up to 1 is expected"),
+    (ConvQK, {"k": 2, "fraction": 0.3}, "fraction=0.3 of 2 heads is no whole number"),
     (
-        partial(ConvQK, k=2, fraction=0),
-        NoPosition,
-        "fraction=0: a number above 0 and up to 1 is expected",
-    ),
-    (partial(ConvQK, k=2, fraction=0.3), NoPosition, "fraction=0.3 of 2 heads is no whole number"),
-    (
-        partial(ConvQK, k=2, activation="gelo"),
-        NoPosition,
+        ConvQK,
+        {"k": 2, "activation": "gelo"},
         "activation=gelo: none or gelu is expected. Did you mean 'gelu'?",
     ),
-    (partial(ConvBert, width=4), NoPosition, "width must be an odd number, not 4"),
+    (ConvBert, {"width": 4}, "width must be an odd number, not 4"),
     (
-        partial(ConvBert, kernel_from="keys"),
-        NoPosition,
+        ConvBert,
+        {"kernel_from": "keys"},
         "kernel_from=keys: query or key is expected. Did you mean 'key'?",
     ),
     (
-        partial(ConvBert, edges="zeros"),
-        NoPosition,
+        ConvBert,
+        {"edges": "zeros"},
         "edges=zeros: renormalise or zero is expected. Did you mean 'zero'?",
     ),
-    (partial(LightConv, k="x"), NoPosition, "k=x: a whole number of 0 or more is expected"),
-    (
-        partial(LightConv, k=2),
-        partial(Fixed, k=2),
-        "conv LightConv has no scores on which position Fixed could act",
+    (LightConv, {"k": "x"}, "k=x: a whole number of 0 or more is expected"),
+    (Inkling, {"k": -1}, "k=-1: a whole number of 0 or more is expected"),
+    *((Canon, {"places": value}, f"conv.places={value}: {LETTERS}") for value in ("AE", 12, "AA")),
+    *(
+        (Merge, {"parts": value}, f"conv.parts must be a list of convolutions, not {value!r}")
+        for value in ("qk", [])
     ),
-    (partial(Merge, parts="qk"), NoPosition, "conv.parts must be a list of convolutions, not 'qk'"),
-    (partial(Merge, parts=[]), NoPosition, "conv.parts must be a list of convolutions, not []"),
     (
-        partial(Merge, parts=[QK, partial(ConvQKV, k=1)]),
-        NoPosition,
+        Merge,
+        {"parts": [QK, partial(ConvQKV, k=1)]},
         "conv.parts: ConvQK and ConvQKV both make k, q",
     ),
     (
-        partial(Merge, parts=[QK, partial(LightConv, k=1)]),
-        NoPosition,
+        Merge,
+        {"parts": [QK, partial(LightConv, k=1)]},
         "conv.parts: ConvQK and LightConv both make k, q",
     ),
-    (
-        partial(Merge, parts=[QK, ConvBert]),
-        NoPosition,
-        "conv.parts: ConvBert takes heads from the scores, and ConvQK makes k, q for all",
-    ),
-    (
-        partial(Merge, parts=[KvShift, ConvBert]),
-        NoPosition,
-        "conv.parts: ConvBert takes heads from the scores, and KvShift changes k in all",
-    ),
-    (
-        Canon,
-        partial(SynthesizerRandom, mixture=False),
-        "conv Canon works on k, q, which position SynthesizerRandom does without",
-    ),
-    (
-        partial(Canon, places="AE"),
-        NoPosition,
-        "conv.places=AE: some of the letters ABCD are expected, each once",
-    ),
-    (
-        partial(Canon, places=12),
-        NoPosition,
-        "conv.places=12: some of the letters ABCD are expected, each once",
-    ),
-    (
-        partial(Canon, places="AA"),
-        NoPosition,
-        "conv.places=AA: some of the letters ABCD are expected, each once",
-    ),
-    (partial(Inkling, k=-1), NoPosition, "k=-1: a whole number of 0 or more is expected"),
-    (
-        partial(Merge, parts=[ConvBert, ConvBert]),
-        NoPosition,
-        "conv.parts: ConvBert takes heads from the scores, and ConvBert takes some too",
+    *(
+        (
+            Merge,
+            {"parts": [other, ConvBert]},
+            f"conv.parts: ConvBert takes heads from the scores, and {said}",
+        )
+        for other, said in (
+            (QK, "ConvQK makes k, q for all"),
+            (KvShift, "KvShift changes k in all"),
+            (ConvBert, "ConvBert takes some too"),
+        )
     ),
 ]
 
 
-@pytest.mark.parametrize(("conv", "position", "message"), REFUSALS)
-def test_refusals_are_one_line(conv, position, message):
-    with pytest.raises(RelposError) as error:
-        build(SIZE, position, VOCABULARY, conv)
-    assert str(error.value) == message
+@pytest.mark.parametrize(("conv", "keys", "message"), REFUSED)
+def test_a_wrong_argument_of_a_convolution_is_one_line(conv, keys, message):
+    assert refusal(build, SIZE, NoPosition, VOCABULARY, partial(conv, **keys)) == message
+
+
+@pytest.mark.parametrize(
+    ("conv", "position", "message"),
+    [
+        (
+            partial(LightConv, k=2),
+            partial(Fixed, k=2),
+            "conv LightConv has no scores on which position Fixed could act",
+        ),
+        (
+            Canon,
+            partial(SynthesizerRandom, mixture=False),
+            "conv Canon works on k, q, which position SynthesizerRandom does without",
+        ),
+    ],
+)
+def test_pairs_that_mean_nothing_are_one_line(conv, position, message):
+    assert refusal(build, SIZE, position, VOCABULARY, conv) == message
 
 
 def test_convbert_refuses_an_odd_number_of_heads():

@@ -2,34 +2,20 @@
 directions, dropout, merges."""
 
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.testing import assert_close
 
-from model.conv_options import DEPTHWISE, EVERY_OPTION
+from model.conv_options import DEPTHWISE, EVERY_OPTION, silent
 from relpos.model.conv import ConvBert, ConvQKV, DynamicConv, LightConv
 from relpos.model.conv.window import depthwise_each
 from relpos.model.dropout import seed_dropout
 from relpos.model.position import NoPosition
 from relpos.model.precision import autocast
-from schemes import CONVS, SHAPE, batch, check_loops, model_of, network
-
-
-def made(conv: Any) -> Any:
-    """The convolution by itself, its parameters zero."""
-    part = conv(SHAPE).double()
-    with torch.no_grad():
-        for parameter in part.parameters():
-            parameter.zero_()
-    return part
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
+from schemes import CONVS, SHAPE, batch, check_loops, check_padding, model_of, network, numbers
 
 # Definition
 
@@ -45,12 +31,7 @@ def test_outputs_and_gradients_of_convolutions_equal_the_loops(conv):
 
 @EVERY_OPTION
 def test_padding_is_invisible_to_convolutions(conv):
-    model = network(NoPosition, conv).eval()
-    ids, mask = batch(n=8)  # row 1 has 5 real tokens
-    expected = model.encoder(ids[1:, :5])[0]
-    other = ids.clone()
-    other[1, 5:], other[0] = 11, 6
-    torch.testing.assert_close(model.encoder(other, mask)[1, :5], expected, atol=1e-11, rtol=1e-9)
+    check_padding(network(NoPosition, conv).eval().encoder)
 
 
 def test_a_row_of_nothing_but_padding_is_finite():
@@ -70,7 +51,12 @@ def test_a_row_of_nothing_but_padding_is_finite():
 def test_depthwise_equals_conv1d_with_gradients(n, k, dtype):
     values = [
         x.to(dtype).requires_grad_()
-        for x in (normal(3, 6, n), normal(6, 2 * k + 1), normal(6), normal(6, 2 * k + 1, seed=1))
+        for x in (
+            numbers(3, 6, n),
+            numbers(6, 2 * k + 1),
+            numbers(6),
+            numbers(6, 2 * k + 1, seed=1),
+        )
     ]
     x, one, bias, two = values
     plain = [
@@ -78,10 +64,10 @@ def test_depthwise_equals_conv1d_with_gradients(n, k, dtype):
         for weight, b in ((one, bias), (two, None))
     ]
     ours = depthwise_each(x.transpose(1, 2), (one, bias), (two, None))
-    torch.testing.assert_close(ours, plain)
-    seeds = [normal(3, n, 6, seed=seed).to(dtype) for seed in (5, 6)]
+    assert_close(ours, plain)
+    seeds = [numbers(3, n, 6, seed=seed).to(dtype) for seed in (5, 6)]
     grads = [torch.autograd.grad(y, values, seeds) for y in (ours, plain)]
-    torch.testing.assert_close(*grads)
+    assert_close(*grads)
 
 
 @pytest.mark.parametrize("conv", CONVS)
@@ -91,7 +77,7 @@ def test_bfloat16_is_close_to_float32(conv):
     expected = model(ids, mask)
     with autocast("bf16", "cpu"):
         found = model(ids, mask)
-    torch.testing.assert_close(found.float(), expected, atol=0.05, rtol=0.05)
+    assert_close(found.float(), expected, atol=0.05, rtol=0.05)
 
 
 # Direction: the entry after the middle reads the next token
@@ -106,14 +92,14 @@ MASK = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
 
 
 def test_depthwise_reads_the_next_token():
-    conv, v = made(DEPTHWISE), normal(2, 6, SHAPE.hidden)
+    conv, v = silent(DEPTHWISE), numbers(2, 6, SHAPE.hidden)
     with torch.no_grad():
         conv.values.weight[:, 3] = 1
     assert torch.equal(conv.after(v, MASK), shifted(v, MASK))
 
 
 def test_convolved_projections_read_the_next_token_in_the_first_heads():
-    conv, x = made(partial(ConvQKV, k=2)), normal(2, 6, SHAPE.hidden)
+    conv, x = silent(partial(ConvQKV, k=2)), numbers(2, 6, SHAPE.hidden)
     with torch.no_grad():
         for part in conv.convolutions.values():
             part.depthwise.weight[:, 3] = 1
@@ -126,8 +112,8 @@ def test_convolved_projections_read_the_next_token_in_the_first_heads():
 
 @pytest.mark.parametrize("kind", [LightConv, DynamicConv])
 def test_weights_of_a_window_read_the_next_token(kind):
-    conv = made(partial(kind, k=2))
-    v = normal(2, SHAPE.heads, 6, SHAPE.head_dim).abs() + 0.5
+    conv = silent(partial(kind, k=2))
+    v = numbers(2, SHAPE.heads, 6, SHAPE.head_dim).abs() + 0.5
     with torch.no_grad():
         for table in (
             [conv.weight[:, 0]] if kind is LightConv else conv.kernel.weight.unflatten(0, (-1, 5))
@@ -135,18 +121,18 @@ def test_weights_of_a_window_read_the_next_token(kind):
             table[..., 3] = 1000 if kind is LightConv else 0
             if kind is DynamicConv:
                 table[3] = 1000
-    y = conv.heads(normal(2, 6, SHAPE.hidden), None, v, None, (0.0, 0))
-    torch.testing.assert_close(y, functional.pad(v, (0, 0, 0, 1))[:, :, 1:])
+    y = conv.heads(numbers(2, 6, SHAPE.hidden), None, v, None, (0.0, 0))
+    assert_close(y, functional.pad(v, (0, 0, 0, 1))[:, :, 1:])
 
 
 @pytest.mark.parametrize("kernel_from", ["query", "key"])
 def test_convbert_reads_the_next_token(kernel_from):
-    conv = made(partial(ConvBert, width=5, kernel_from=kernel_from, edges="zero"))
-    x, v = normal(2, 6, SHAPE.hidden), normal(2, 1, 6, SHAPE.head_dim)
+    conv = silent(partial(ConvBert, width=5, kernel_from=kernel_from, edges="zero"))
+    x, v = numbers(2, 6, SHAPE.hidden), numbers(2, 1, 6, SHAPE.head_dim)
     with torch.no_grad():
         conv.kernel.bias[3] = 1000
     y = conv.heads(x, v, v, MASK, (0.0, 0))[:, 0]
-    torch.testing.assert_close(y, shifted(v[:, 0], MASK))
+    assert_close(y, shifted(v[:, 0], MASK))
 
 
 # Together with the rest of the model
@@ -183,6 +169,3 @@ def test_dropout_falls_on_the_weights_of_the_window(conv):
     assert torch.equal(found[0], found[1])
     assert not torch.allclose(found[0], found[2])
     assert not torch.allclose(found[0], model.eval().encoder(ids, mask))
-
-
-# Merges

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.testing import assert_close
 
 from relpos.errors import RelposError
 from relpos.model.architecture import Size
@@ -15,7 +16,7 @@ from relpos.model.encoder import Encoder
 from relpos.model.position import Composite, NoPosition
 from relpos.model.precision import autocast
 from relpos.model.tokens import Tokens
-from schemes import SHAPE, SIZE, VOCABULARY, batch, build, model_of
+from schemes import SHAPE, SIZE, VOCABULARY, batch, build, model_of, refusal
 
 
 def test_no_mask_and_no_types_mean_all_real_and_all_type_zero():
@@ -57,9 +58,7 @@ def test_initialisation_is_the_authors():
     ],
 )
 def test_impossible_sizes_are_one_line(change, message):
-    with pytest.raises(RelposError) as error:
-        build({**SIZE, **change}, NoPosition, VOCABULARY)
-    assert str(error.value) == message
+    assert refusal(build, {**SIZE, **change}, NoPosition, VOCABULARY) == message
 
 
 class OwnValues(Conv):
@@ -92,7 +91,7 @@ def test_a_convolution_takes_over_projections_and_receives_the_padding():
 def test_add_norm_is_its_formula():
     norm = nn.LayerNorm(6, eps=1e-12).double()
     x, y = (torch.randn(4, 6, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    torch.testing.assert_close(add_norm(x, y, norm, (0.0, 0)), norm(x + y))
+    assert_close(add_norm(x, y, norm, (0.0, 0)), norm(x + y))
     assert torch.autograd.gradcheck(lambda x, y: add_norm(x, y, norm, (0.3, 7)), (x, y))
 
 
@@ -132,9 +131,7 @@ def test_hidden_states_are_the_embeddings_and_the_output_of_each_layer():
     states = model.encoder(ids, mask, hidden_states=True)
     assert len(states) == 4
     assert torch.equal(states[-1], model.encoder(ids, mask))
-    torch.testing.assert_close(
-        states[0], model.encoder.embedding(ids, None, None, Tokens(*ids.shape))
-    )
+    assert_close(states[0], model.encoder.embedding(ids, None, None, Tokens(*ids.shape)))
 
 
 def test_a_batch_may_be_empty():

@@ -6,18 +6,19 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.testing import assert_close
 
 import reference
 from relpos.model.heads import Classifier, ClassifierKind
 from relpos.model.loss import tied_cross_entropy
-from schemes import SHAPE, VOCABULARY, batch, model_of
+from schemes import SHAPE, VOCABULARY, batch, gradients_of, model_of
 
 
 def test_logits_equal_the_loops():
     model = model_of("composite").eval()
     ids, mask = batch(rows=1)
     hidden = model.encoder(ids, mask)[0, 4]
-    torch.testing.assert_close(model(ids, mask)[0, 4], reference.logits(model, hidden))
+    assert_close(model(ids, mask)[0, 4], reference.logits(model, hidden))
 
 
 def test_loss_is_the_mean_over_the_chosen_tokens():
@@ -27,9 +28,9 @@ def test_loss_is_the_mean_over_the_chosen_tokens():
     labels[0, 2], labels[1, 1], labels[1, 4] = 7, 8, 22
     logits = model(ids, mask)
     expected = functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
-    torch.testing.assert_close(model.loss(ids, labels, mask), expected)
+    assert_close(model.loss(ids, labels, mask), expected)
     total, number, right = model.loss_sum(ids, labels, mask)
-    torch.testing.assert_close(total, 3 * expected)
+    assert_close(total, 3 * expected)
     assert int(number) == 3
     assert int(right) == int((logits.argmax(-1) == labels).sum())
 
@@ -52,14 +53,8 @@ def test_rows_may_count_by_weights():
                 sum(w * part[k] for w, part in zip(weights, parts, strict=True)) for k in (0, 2)
             )  # type: ignore[misc]
         total.backward()
-        results.append(
-            [
-                total.detach(),
-                right.double(),
-                *(p.grad for p in model.parameters() if p.grad is not None),
-            ]
-        )
-    torch.testing.assert_close(*results)
+        results.append([total.detach(), right.double(), *gradients_of(model)])
+    assert_close(*results)
 
 
 def test_gradients_equal_those_of_all_logits():
@@ -71,8 +66,8 @@ def test_gradients_equal_those_of_all_logits():
         logits = model(ids, mask)
         dense = functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
         (model.loss(ids, labels, mask) if sparse else dense).backward()
-        grads.append({name: parameter.grad for name, parameter in model.named_parameters()})
-    torch.testing.assert_close(*grads)
+        grads.append(gradients_of(model))
+    assert_close(*grads)
 
 
 def test_the_loss_of_many_rows_has_the_right_gradient():
@@ -83,9 +78,9 @@ def test_the_loss_of_many_rows_has_the_right_gradient():
     target = torch.randint(7, (130,))
     expected = functional.cross_entropy(functional.linear(x, words, bias), target, reduction="sum")
     total, _ = tied_cross_entropy(x, words, bias, target)
-    torch.testing.assert_close(total, expected)
+    assert_close(total, expected)
     found = torch.autograd.grad(total * 0.5, (x, words, bias))
-    torch.testing.assert_close(found, torch.autograd.grad(expected * 0.5, (x, words, bias)))
+    assert_close(found, torch.autograd.grad(expected * 0.5, (x, words, bias)))
 
 
 @pytest.mark.parametrize("size", [1e3, 1e5])
@@ -102,12 +97,11 @@ def test_the_word_table_is_tied():
 
 
 def test_the_classifier_reads_the_first_token_through_a_fresh_pooler():
-    torch.manual_seed(0)
     classifier = Classifier(model_of("composite").encoder, 3).double().eval()
     ids, mask = batch()
     first = classifier.encoder(ids, mask)[:, 0]
     expected = classifier.classifier(torch.tanh(classifier.pooler(first)))
-    torch.testing.assert_close(classifier(ids, mask), expected)
+    assert_close(classifier(ids, mask), expected)
     assert isinstance(classifier.pooler, nn.Linear)
     assert classifier.classifier.bias.abs().max() == 0
 
@@ -120,27 +114,24 @@ def test_a_row_of_padding_has_the_mean_zero(kind):
     assert logits.isfinite().all()
     pooled = torch.tanh(classifier.pooler.bias)
     dense = torch.tanh(classifier.dense(pooled)) if classifier.dense is not None else pooled
-    torch.testing.assert_close(logits[1], classifier.classifier(dense))
-    torch.testing.assert_close(logits[:1], classifier(ids[:1], mask[:1]))
+    assert_close(logits[1], classifier.classifier(dense))
+    assert_close(logits[:1], classifier(ids[:1], mask[:1]))
     logits.sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in classifier.parameters())
 
 
 def test_a_classifier_of_the_mean_reads_all_real_tokens_and_no_padding():
-    torch.manual_seed(0)
     classifier = Classifier(model_of("composite").encoder, 3, kind="mean").double().eval()
     ids, mask = batch()
     x = classifier.encoder(ids, mask)
     means = torch.stack([row[real.bool()].mean(0) for row, real in zip(x, mask, strict=True)])
-    torch.testing.assert_close(
-        classifier(ids, mask), classifier.classifier(torch.tanh(classifier.pooler(means)))
-    )
+    assert_close(classifier(ids, mask), classifier.classifier(torch.tanh(classifier.pooler(means))))
     whole = ids[mask.bool().all(1)]
-    torch.testing.assert_close(classifier(whole), classifier(whole, torch.ones_like(whole)))
+    assert_close(classifier(whole), classifier(whole, torch.ones_like(whole)))
     alone = torch.cat(
         [classifier(row[real.bool()][None]) for row, real in zip(ids, mask, strict=True)]
     )
-    torch.testing.assert_close(classifier(ids, mask), alone)
+    assert_close(classifier(ids, mask), alone)
     heads = {
         kind: Classifier(classifier.encoder, 3, kind=kind) for kind in get_args(ClassifierKind)
     }

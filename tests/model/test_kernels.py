@@ -140,7 +140,7 @@ def test_fused_equals_eager_for_other_widths(width):
     for name, outside in product(("query", "key"), ("clamp", "zero")):
         results = []
         for kernel in (fused, eager):
-            table = numbers(B, H, N, width).requires_grad_()
+            table = numbers(B, H, N, width, seed=9).requires_grad_()
             y = attended(kernel, **inputs(()), **{name: table}, outside=outside)
             y.square().sum().backward()
             results.append((y.detach(), table.grad))

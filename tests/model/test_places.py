@@ -2,23 +2,15 @@
 loops of `test_convs`."""
 
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
+from model.conv_options import silent
 from relpos.model.conv import Canon, Inkling
-from schemes import SHAPE, batch, model_of
-
-
-def made(conv: Any, value: float = 0.0) -> Any:
-    """The convolution by itself in float64, its parameters all of one value."""
-    part = conv(SHAPE).double()
-    with torch.no_grad():
-        for parameter in part.parameters():
-            parameter.fill_(value)
-    return part
+from schemes import SHAPE, adds_nothing, batch, filled, model_of, near, numbers
 
 
 def test_inkling_reads_the_left_side_as_in_transformers(monkeypatch):
@@ -27,38 +19,25 @@ def test_inkling_reads_the_left_side_as_in_transformers(monkeypatch):
     from transformers.models.inkling.modeling_inkling import InklingShortConvolution
 
     monkeypatch.setattr(Tensor, "float", Tensor.double)
-    ours, theirs = (
-        made(partial(Inkling, k=3, right=False)),
-        InklingShortConvolution(SHAPE.hidden, 4, 0, 0).double(),
-    )
+    ours = silent(partial(Inkling, k=3, right=False))
+    theirs = InklingShortConvolution(SHAPE.hidden, 4, 0, 0).double()
     with torch.no_grad():
         ours.convolutions["k"].weight[:] = theirs.conv1d.weight[:, 0]
-    k = torch.randn(
-        2, 9, SHAPE.hidden, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
-    )
-    torch.testing.assert_close(ours.act("k", k, k, None), theirs(k), atol=1e-12, rtol=1e-12)
+    k = numbers(2, 9, SHAPE.hidden)
+    assert_close(ours.act("k", k, k, None), theirs(k), atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize("conv", ["canon", "inkling"])
 def test_weights_of_zero_change_nothing(conv):
-    model, plain = (
-        model_of("fixed", conv, kernel="eager").eval(),
-        model_of("fixed", kernel="eager").eval(),
-    )
-    with torch.no_grad():
-        for layer in model.encoder.layers:
-            for parameter in layer.attention.conv.parameters():
-                parameter.zero_()
-    plain.load_state_dict(
-        {key: value for key, value in model.state_dict().items() if ".conv." not in key}
-    )
-    ids, mask = batch()
-    assert torch.equal(model(ids, mask), plain(ids, mask))
+    model, plain = (model_of("fixed", name, kernel="eager") for name in (conv, "none"))
+    for layer in model.encoder.layers:
+        filled(layer.attention.conv, 0.0)
+    adds_nothing(model, plain, ".conv.")
 
 
 @pytest.mark.parametrize("place", ["input", "inner"])
 def test_the_weight_after_the_middle_one_reads_the_next_token(place):
-    conv = made(partial(Canon, k=1))
+    conv = silent(partial(Canon, k=1))
     with torch.no_grad():
         conv.convolutions[place].weight[:, 2] = 1.0
     width = conv.convolutions[place].weight.shape[0]
@@ -77,9 +56,4 @@ def test_outputs_of_convolutions_at_some_tokens_are_those_among_all(places):
     model = model_of("composite", "canon", conv_keys={"places": places}).eval()
     ids, mask = batch()
     at = torch.tensor([1, 4, 10])
-    torch.testing.assert_close(
-        model.encoder(ids, mask, at=at),
-        model.encoder(ids, mask).flatten(0, 1)[at],
-        atol=1e-11,
-        rtol=1e-9,
-    )
+    near(model.encoder(ids, mask, at=at), model.encoder(ids, mask).flatten(0, 1)[at])

@@ -11,6 +11,7 @@ from torch import nn
 from relpos.model.kernels import rate
 from relpos.model.precision import autocast, cast_once, casting_once, has_bf16
 from relpos.runs import training
+from schemes import gradients_of
 
 
 class Casts(torch.utils._python_dispatch.TorchDispatchMode):
@@ -48,7 +49,7 @@ def gradients(
             with autocast("bf16", "cpu"):
                 loss = product(torch.full((2, 5), 1.0 + number), linear).float().square().sum()
             loss.backward()
-    return casts.count, [part.grad for part in linear.parameters() if part.grad is not None]
+    return casts.count, gradients_of(linear)
 
 
 @pytest.mark.parametrize("product", [by_autocast, by_ourselves])

@@ -31,9 +31,13 @@ def optional(monkeypatch: pytest.MonkeyPatch, attention: Callable[..., Any]) -> 
     return quick
 
 
+def chosen(kernel: str = "auto", training: bool = True) -> ModuleType:
+    return kernels.select(kernel, TERMS, V, training)
+
+
 def test_one_that_equals_the_definition_is_used(monkeypatch):
     quick = optional(monkeypatch, fused.attention)
-    assert kernels.select("auto", TERMS, V, True) is quick
+    assert chosen() is quick
 
 
 def test_one_that_is_off_is_named_once_and_not_used(monkeypatch):
@@ -42,10 +46,10 @@ def test_one_that_is_off_is_named_once_and_not_used(monkeypatch):
         UserWarning,
         match=r"attention kernel 'quick' is not used on cpu: its output is off by 1\.0e-03",
     ):
-        assert kernels.select("auto", TERMS, V, True) is not kernels.FASTEST_FIRST[0]
+        assert chosen() is not kernels.FASTEST_FIRST[0]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert kernels.select("quick", TERMS, V, True) is eager
+        assert chosen("quick") is eager
 
 
 def test_a_wrong_gradient_is_found(monkeypatch):
@@ -54,7 +58,7 @@ def test_a_wrong_gradient_is_found(monkeypatch):
 
     optional(monkeypatch, forgets)
     with pytest.warns(UserWarning, match="its gradient of k is off"):
-        kernels.select("auto", TERMS, V, True)
+        chosen()
 
 
 def test_one_that_fails_is_not_used(monkeypatch):
@@ -66,7 +70,7 @@ def test_one_that_fails_is_not_used(monkeypatch):
         UserWarning,
         match="RuntimeError: no kernel image is available; plain torch computes instead",
     ):
-        kernels.select("auto", TERMS, V, True)
+        chosen()
 
 
 def test_the_proof_is_given_for_each_kind_of_terms_and_number_format(monkeypatch):
@@ -79,7 +83,7 @@ def test_the_proof_is_given_for_each_kind_of_terms_and_number_format(monkeypatch
 def test_it_is_given_outside_autograd_and_autocast_too(monkeypatch):
     quick = optional(monkeypatch, fused.attention)
     with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
-        assert kernels.select("auto", TERMS, V, False) is quick
+        assert chosen(training=False) is quick
 
 
 def test_a_model_says_which_attention_kernel_ran():

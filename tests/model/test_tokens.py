@@ -12,7 +12,7 @@ from relpos.model.heads import Classifier
 from relpos.model.position import Composite, Terms
 from relpos.model.shape import Shape
 from relpos.model.tokens import Tokens
-from schemes import CONVS, POSITIONS, batch, model_of, sampled
+from schemes import CONVS, POSITIONS, batch, gradients_of, model_of, near, sampled
 
 AT = torch.tensor([0, 1, 5, 6, 7, 11])
 
@@ -43,7 +43,6 @@ def test_a_token_has_the_dropout_that_it_has_among_all():
 def losses_and_gradients(position: str, conv: str, kernel: str) -> list[Tensor]:
     """Of the language model and of a classifier, in training, on a batch with padding."""
     model = model_of(position, conv, kernel=kernel).train()
-    torch.manual_seed(0)
     classifier = Classifier(model.encoder, 3).double().train()
     ids, mask = batch(rows=4, n=12)
     assert not mask.all()
@@ -52,10 +51,7 @@ def losses_and_gradients(position: str, conv: str, kernel: str) -> list[Tensor]:
     labels = torch.where((torch.arange(12) % 3 == 1) & mask.bool(), ids, torch.tensor(-100))
     results = [model.loss(ids, labels, mask), classifier(ids, mask).square().sum()]
     sum(results).backward()
-    return [
-        *results,
-        *(p.grad for p in (*model.parameters(), *classifier.parameters()) if p.grad is not None),
-    ]
+    return [*results, *gradients_of(model, classifier)]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +60,7 @@ def losses_and_gradients(position: str, conv: str, kernel: str) -> list[Tensor]:
 )
 def test_losses_and_gradients_are_those_with_padding(position, conv):
     found, expected = (losses_and_gradients(position, conv, kernel) for kernel in ("auto", "eager"))
-    torch.testing.assert_close(found, expected, atol=1e-11, rtol=1e-9)
+    near(found, expected)
 
 
 @pytest.mark.parametrize("position", POSITIONS)
@@ -82,9 +78,9 @@ def test_schemes_that_go_by_token_do_without_the_rows_of_a_batch(position, monke
         held = Tokens.first(4, 12, at) if first else Tokens(4, 12, at)
         loss, *_ = model.loss_sum(ids, labels, mask, held=held)
         loss.backward()
-        results.append([loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
+        results.append([loss.detach(), *gradients_of(model)])
     assert bool(packed) == model.encoder.position.by_token
-    torch.testing.assert_close(*results, atol=1e-11, rtol=1e-9)
+    near(*results)
 
 
 def test_a_scheme_that_fills_holes_in_another_way_says_anew_whether_it_goes_by_token():
@@ -103,4 +99,4 @@ def test_a_pass_in_which_nothing_is_predicted_has_no_loss(kernel):
     loss = model.loss(ids, torch.full_like(ids, -100), mask)
     loss.backward()
     assert loss == 0
-    assert all(p.grad is None or not p.grad.any() for p in model.parameters())
+    assert not any(grad.any() for grad in gradients_of(model))

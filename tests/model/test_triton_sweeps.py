@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from relpos.model import block
 from relpos.model.dropout import Draw, Examples, RecordedKeys, drop
@@ -10,8 +11,6 @@ from relpos.model.tokens import Tokens
 
 pytest.importorskip("triton", reason="Triton is not installed: it is there for Linux alone")
 from relpos.model.kernels import triton_sweeps
-
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
@@ -34,15 +33,15 @@ def test_a_bias_that_is_added_with_the_sum_has_the_gradient_of_one_added_before(
     upstream = torch.randn(3, 7, 20)
     ours, again = sweeps.add_norm(x, y, norm, draw, bias)
     plain = block.add_norm(x, y + bias, norm, draw)
-    torch.testing.assert_close(again, ours, atol=0, rtol=0)
-    torch.testing.assert_close(ours, plain, atol=1e-5, rtol=1e-5)
+    assert_close(again, ours, atol=0, rtol=0)
+    assert_close(ours, plain, atol=1e-5, rtol=1e-5)
     expected = torch.autograd.grad(plain, parts, upstream)
     for outputs, grads in (
         ((ours,), (upstream,)),
         ((again, ours), (0.25 * upstream, 0.75 * upstream)),
     ):
         found = torch.autograd.grad(outputs, parts, grads, retain_graph=True)
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_program_that_walks_over_several_tiles_adds_all_their_rows(monkeypatch):
@@ -53,19 +52,17 @@ def test_a_program_that_walks_over_several_tiles_adds_all_their_rows(monkeypatch
 
 
 def test_masks_are_those_of_the_tokens_that_are_held_and_of_a_recorded_key():
-    keys = RecordedKeys(CPU)
+    keys = RecordedKeys(torch.device("cpu"))
     held = Tokens(3, 4, torch.tensor([0, 5, 6, 11]))
     draw = Draw(0.5, keys.key(2, 1), Examples(torch.tensor([9, 4, 7])), held)
     norm, x = torch.nn.LayerNorm(12), torch.zeros(4, 12)
     y = torch.randn(4, 12)
-    torch.testing.assert_close(
-        sweeps.add_norm(x, y, norm, draw)[0], block.add_norm(x, y, norm, draw)
-    )
+    assert_close(sweeps.add_norm(x, y, norm, draw)[0], block.add_norm(x, y, norm, draw))
 
 
 def test_sums_of_many_rows():
     x = torch.randn(2, 2500, 70)
-    torch.testing.assert_close(triton_sweeps.sum_rows(x), x.sum(1), atol=1e-3, rtol=1e-4)
+    assert_close(triton_sweeps.sum_rows(x), x.sum(1), atol=1e-3, rtol=1e-4)
 
 
 def test_rows_that_do_not_count_leave_nothing_and_others_by_how_much_they_count():
@@ -75,14 +72,14 @@ def test_rows_that_do_not_count_leave_nothing_and_others_by_how_much_they_count(
     logits = x @ words.t() + bias
     losses, _ = sweeps.cross_entropy_(found := logits.clone(), None, target, counts)
     expected = torch.nn.functional.cross_entropy(logits, target, reduction="none") * counts
-    torch.testing.assert_close(losses, expected)
+    assert_close(losses, expected)
     one_hot = torch.nn.functional.one_hot(target, 70)
-    torch.testing.assert_close(found, (logits.softmax(1) - one_hot) * counts[:, None])
+    assert_close(found, (logits.softmax(1) - one_hot) * counts[:, None])
 
 
 def test_the_gradients_of_table_and_bias_from_one_product():
     grad, x = torch.randn(9, 64), torch.randn(9, 6)
-    torch.testing.assert_close(sweeps.grad_logits(grad, x), (grad.t() @ x, grad.sum(0)))
+    assert_close(sweeps.grad_logits(grad, x), (grad.t() @ x, grad.sum(0)))
 
 
 def test_dropout_is_that_of_plain_torch_with_and_without_a_sum():
@@ -94,8 +91,8 @@ def test_dropout_is_that_of_plain_torch_with_and_without_a_sum():
             sweeps._SweptDrop.apply(y, draw, given),
             drop(y, draw) if given is None else block.added(given, y, draw),
         )
-        torch.testing.assert_close(found, expected)
+        assert_close(found, expected)
         parts = (y,) if given is None else (x, y)
-        torch.testing.assert_close(
+        assert_close(
             *(torch.autograd.grad(out, parts, upstream.detach()) for out in (found, expected))
         )

@@ -9,7 +9,7 @@ import torch
 from relpos.errors import RelposError
 from relpos.model.kernels import eager
 from relpos.model.position import Absolute, Alibi, DualTriangle, Merge, Pope, Rope
-from schemes import SHAPE, batch, check_loops, network, preset
+from schemes import SHAPE, batch, check_loops, near, network, preset
 
 N = 70
 SPLIT = partial(DualTriangle, heads="split")
@@ -43,9 +43,7 @@ def test_split_heads_are_twice_as_many_that_take_turns_in_looking_left_and_right
                 attention.output.weight.unflatten(1, (4, -1))[:, turns.argsort()].flatten(1)
             )
     ids, mask = batch()
-    torch.testing.assert_close(
-        split(ids, mask)[mask.bool()], whole(ids, mask)[mask.bool()], atol=1e-11, rtol=1e-9
-    )
+    near(split(ids, mask)[mask.bool()], whole(ids, mask)[mask.bool()])
 
 
 @pytest.mark.parametrize(
@@ -54,7 +52,7 @@ def test_split_heads_are_twice_as_many_that_take_turns_in_looking_left_and_right
 def test_heads_are_split_behind_their_rotation(conv, parts):
     """Also where a convolution replaces the other heads."""
     encoder = network(partial(Merge, parts=parts), preset("conv", conv)).eval().encoder
-    check_loops(encoder, ids=[7, 9, 5, 0, 12], real=[True, True, True, False, True])
+    check_loops(encoder)
 
 
 @pytest.mark.parametrize("parts", [[SPLIT, Alibi], [Alibi, SPLIT], [SPLIT, SPLIT]])

@@ -5,25 +5,8 @@ import math
 import pytest
 import torch
 
-from relpos.model.kernels import eager
 from relpos.model.position import Fox
-from relpos.model.position.base import Input, Terms
-from schemes import SHAPE, given
-
-
-def terms_of(scheme: Fox, seen: Input) -> Terms:
-    q = torch.zeros(seen.held.batch, SHAPE.heads, seen.held.n, SHAPE.head_dim, dtype=seen.x.dtype)
-    return scheme.terms(1, q, q, scheme.see(1, seen, scheme.prepare(seen.held.n)))
-
-
-def added(scheme: Fox, seen: Input) -> torch.Tensor:
-    """T (B, H, n, n) of one layer."""
-    return eager.scores(
-        None,
-        None,
-        terms_of(scheme, seen),
-        torch.zeros(len(seen.x), SHAPE.heads, seen.held.n, 1).to(seen.x),
-    )
+from schemes import SHAPE, added, given
 
 
 @pytest.mark.parametrize("bias", [0.0, 5.0])

@@ -1,6 +1,5 @@
 """Sums of schemes: facts beyond the general laws."""
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -25,7 +24,7 @@ from relpos.model.position import (
     Terms,
     Tisa,
 )
-from schemes import SHAPE
+from schemes import SHAPE, numbers, refusal
 
 N = 7
 
@@ -34,15 +33,8 @@ def scores(terms: Terms) -> Tensor:
     return eager.scores(None, None, terms, torch.zeros(2, SHAPE.heads, N, SHAPE.head_dim).double())
 
 
-def tokens() -> tuple[Tensor, Tensor]:
-    q, k = torch.randn(
-        2, 2, SHAPE.heads, N, SHAPE.head_dim, generator=torch.Generator().manual_seed(0)
-    ).double()
-    return q, k
-
-
 def terms_of(scheme: Scheme) -> Terms:
-    return scheme.terms(1, *tokens(), scheme.prepare(N))
+    return scheme.terms(1, *numbers(2, 2, SHAPE.heads, N, SHAPE.head_dim), scheme.prepare(N))
 
 
 def merged(*parts: Position) -> Merge:
@@ -53,6 +45,11 @@ def merged(*parts: Position) -> Merge:
     return scheme
 
 
+def assert_is_sum(scheme: Merge) -> None:
+    parts = sum(scores(terms_of(part)) for part in scheme.parts)
+    torch.testing.assert_close(scores(terms_of(scheme)), parts)
+
+
 @pytest.mark.parametrize("outside", ["clamp", "zero"])
 @pytest.mark.parametrize("widths", [(1, 3), (3, 1), (2, 2), (0, 9)])
 def test_scores_of_a_sum_are_sums_of_scores_whatever_the_widths(outside, widths):
@@ -60,18 +57,14 @@ def test_scores_of_a_sum_are_sums_of_scores_whatever_the_widths(outside, widths)
         partial(kind, k=k, outside=outside) for kind in (Dynamic, Key, Composite) for k in widths
     ]
     scheme = merged(Tisa, *made)
-    torch.testing.assert_close(
-        scores(terms_of(scheme)), sum(scores(terms_of(part)) for part in scheme.parts)
-    )
+    assert_is_sum(scheme)
 
 
 def test_windows_that_end_differently_are_added():
     scheme = merged(
         partial(Dynamic, k=2, outside="clamp", value=True), partial(Key, k=1, outside="zero"), XL
     )
-    torch.testing.assert_close(
-        scores(terms_of(scheme)), sum(scores(terms_of(part)) for part in scheme.parts)
-    )
+    assert_is_sum(scheme)
     assert terms_of(scheme).outside == "clamp"  # of the values
 
 
@@ -99,12 +92,8 @@ class Unscaled(Scheme):
 
 
 def test_parts_with_another_scale_are_refused_by_name():
-    with pytest.raises(RelposError) as error:
-        merged(Tisa, Unscaled)
-    assert (
-        str(error.value)
-        == "Merge: Tisa multiplies q·k by 0.5, Unscaled by nothing (it has none); they have no sum"
-    )
+    said = "Merge: Tisa multiplies q·k by 0.5, Unscaled by nothing (it has none); they have no sum"
+    assert refusal(merged, Tisa, Unscaled) == said
 
 
 def test_no_parts_are_refused():
@@ -129,7 +118,7 @@ def test_a_merge_inside_a_merge_is_the_same_sum():
     for target, source in zip(flat.parameters(), inner.parameters(), strict=True):
         target.data.copy_(source)
     torch.testing.assert_close(scores(terms_of(inner)), scores(terms_of(flat)))
-    assert inner.count(SHAPE) == flat.count(replace(SHAPE))
+    assert inner.count(SHAPE) == flat.count(SHAPE)
 
 
 @pytest.mark.parametrize("behind", [Rope, XL, Pope])

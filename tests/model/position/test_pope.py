@@ -8,15 +8,13 @@ import pytest
 import torch
 
 from relpos.model.position import Merge, Pope
-from schemes import SHAPE, check_loops, model_of
+from schemes import SHAPE, check_loops, model_of, numbers
 
 
 def scores(scheme: Pope, n: int = 9) -> torch.Tensor:
     """q·k (H, n, n), for the same q and k at all tokens."""
-    q, k = torch.randn(
-        2, 1, SHAPE.heads, 1, SHAPE.head_dim, generator=torch.Generator().manual_seed(0)
-    ).double()
-    q, k, _ = scheme.turn(0, *(x.expand(-1, -1, n, -1) for x in (q, k, k)), scheme.prepare(n))
+    q, k = numbers(2, 1, SHAPE.heads, 1, SHAPE.head_dim).expand(-1, -1, -1, n, -1)
+    q, k, _ = scheme.turn(0, q, k, k, scheme.prepare(n))
     return (q @ k.transpose(-1, -2))[0]
 
 

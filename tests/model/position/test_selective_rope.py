@@ -7,19 +7,13 @@ import torch
 
 from relpos.model.position import Rope, SelectiveRope
 from relpos.model.position.base import Input
-from schemes import SHAPE, given
+from schemes import SHAPE, given, numbers
 
 
 def scores(scheme: SelectiveRope, seen: Input) -> torch.Tensor:
     """q·k (H, n, n) of one layer, for the same q and k at all tokens."""
     n = seen.held.n
-    q, k = (
-        torch.randn(
-            2, 1, SHAPE.heads, 1, SHAPE.head_dim, generator=torch.Generator().manual_seed(0)
-        )
-        .double()
-        .expand(-1, -1, -1, n, -1)
-    )
+    q, k = numbers(2, 1, SHAPE.heads, 1, SHAPE.head_dim).expand(-1, -1, -1, n, -1)
     q, k, _ = scheme.turn(1, q, k, q, scheme.see(1, seen, scheme.prepare(n)))
     return (q @ k.transpose(-1, -2))[0]
 

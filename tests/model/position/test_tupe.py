@@ -3,9 +3,7 @@
 import torch
 
 from relpos.model.position import Tupe
-from relpos.model.shape import Shape
-
-SHAPE = Shape(heads=2, head_dim=4, hidden=8, embedding=6, layers=2, max_positions=16)
+from schemes import SHAPE
 
 
 def dense(scheme: Tupe, n: int = 7) -> torch.Tensor:
