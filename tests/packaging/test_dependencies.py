@@ -3,13 +3,16 @@ installed are allowed."""
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.packaging.links import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CORE, EXTRAS = PROJECT["dependencies"], PROJECT["optional-dependencies"]
 BAD = {
     "torch": ["2.5.1", "2.9.1"],
     "pytorch-lightning": ["2.5.6", "2.6.1", "2.6.2", "2.6.3", "2.6.5"],
@@ -26,26 +29,21 @@ BAD = {
 names."""
 
 
-def requirements() -> list[Requirement]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    lists = [project["dependencies"], *project["optional-dependencies"].values()]
-    return [Requirement(line) for each in lists for line in each]
+def asked(*lists: list[str]) -> list[tuple[str, SpecifierSet]]:
+    """(name, versions that are allowed) of requirements."""
+    requirements = [Requirement(line) for lines in lists for line in lines]
+    return [(canonicalize_name(each.name), each.specifier) for each in requirements]
 
 
-def test_every_package_with_an_advisory_is_asked_for():
-    assert set(BAD) <= {canonicalize_name(requirement.name) for requirement in requirements()}
+ASKED = asked(CORE, *EXTRAS.values())
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_versions_with_an_advisory_are_not_allowed(name):
-    asked = [
-        requirement.specifier
-        for requirement in requirements()
-        if canonicalize_name(requirement.name) == name
-    ]
-    assert [
-        version for version in BAD[name] if any(version in specifier for specifier in asked)
-    ] == []
+    specifiers = [specifier for asked_for, specifier in ASKED if asked_for == name]
+    assert specifiers != []
+    allowed = {version for specifier in specifiers for version in specifier.filter(BAD[name])}
+    assert allowed == set()
 
 
 def pins(file: str) -> dict[str, str]:
@@ -64,19 +62,10 @@ def test_the_files_that_are_installed_have_checksums():
     assert {
         name: version for name, version in hashed.items() if pinned.get(name, version) != version
     } == {}
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    besides = [
-        line
-        for name in ("dev", "dashboard", "gpu", "launchers", "loggers", "pretrained")
-        for line in extras[name]
-    ]
-    for lines, there in ((project["dependencies"], core), (besides, hashed)):
-        assert {canonicalize_name(Requirement(line).name) for line in lines} - {
-            "relpos",
-            "torch",
-            "triton",
-        } <= set(there)
+    names = ("dev", "dashboard", "gpu", "launchers", "loggers", "pretrained")
+    besides = asked(*(EXTRAS[name] for name in names))
+    for wanted, there in ((asked(CORE), core), (besides, hashed)):
+        assert dict(wanted).keys() - {"relpos", "torch", "triton"} <= there.keys()
     for file in ("hashes.txt", "hashes-dev.txt"):
         entries = re.split(r"\n(?=[\w.-]+==)", (ROOT / file).read_text(encoding="utf-8"))[1:]
         assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
@@ -84,13 +73,6 @@ def test_the_files_that_are_installed_have_checksums():
 
 def test_the_versions_that_are_installed_are_allowed():
     pinned = pins("constraints.txt")
-    asked = [
-        requirement
-        for requirement in requirements()
-        if canonicalize_name(requirement.name) in pinned
-    ]
-    assert len(asked) > 20
-    refused = [
-        str(each) for each in asked if pinned[canonicalize_name(each.name)] not in each.specifier
-    ]
-    assert refused == []
+    known = [(name, specifier) for name, specifier in ASKED if name in pinned]
+    assert len(known) > 20
+    assert [name for name, specifier in known if pinned[name] not in specifier] == []

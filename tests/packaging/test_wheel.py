@@ -7,6 +7,7 @@ package by package.
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -16,24 +17,23 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from tests.packaging.links import ROOT
+
 pytestmark = pytest.mark.full
-ROOT = Path(__file__).resolve().parents[2]
 OFFLINE = ("--no-deps", "--no-index", "--no-compile", "--quiet")
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    pip(
-        sys.executable,
-        "wheel",
-        "--no-deps",
-        "--no-build-isolation",
-        "--wheel-dir",
-        str(folder),
-        str(ROOT),
-    )
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT))
     return next(folder.glob("relpos-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def inside(wheel: Path) -> set[str]:
+    """The names of the files in it."""
+    return set(zipfile.ZipFile(wheel).namelist())
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The scripts folder of a fresh environment with the wheel, as pip installs it, and what it
     requires without extras."""
     python = environment(tmp_path_factory.mktemp("environment"), None, "relpos")
-    pip(sys.executable, "--python", str(python), "install", *OFFLINE, str(wheel))
+    pip("--python", str(python), "install", *OFFLINE, str(wheel))
     return python.parent
 
 
@@ -98,10 +98,9 @@ def environment(folder: Path, unpacked: Path | None, *requirements: str) -> Path
     return python
 
 
-def pip(python: str, *arguments: str) -> None:
-    done = subprocess.run(
-        [python, "-m", "pip", *arguments], capture_output=True, text=True, check=False
-    )
+def pip(*arguments: str) -> None:
+    command = [sys.executable, "-m", "pip", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -114,22 +113,16 @@ def files(folder: str) -> set[str]:
     }
 
 
-def test_wheel_contains_conf_and_experiments_without_results(wheel):
-    folders = ("relpos/conf/", "relpos/experiments/")
-    inside = {
-        name
-        for name in zipfile.ZipFile(wheel).namelist()
-        if name.startswith(folders) and name.endswith((".yaml", ".csv"))
-    }
-    wanted = files("conf") | files("experiments")
-    results = files("experiments/results")
+def test_wheel_contains_conf_and_experiments_without_results(inside):
+    wanted, results = files("conf") | files("experiments"), files("experiments/results")
     assert results < wanted
-    assert inside == {f"relpos/{name}" for name in wanted - results}
-    assert not any("experiments/results/" in name for name in zipfile.ZipFile(wheel).namelist())
+    folders, kinds = ("relpos/conf/", "relpos/experiments/"), (".yaml", ".csv")
+    ours = {name for name in inside if name.startswith(folders) and name.endswith(kinds)}
+    assert ours == {f"relpos/{name}" for name in wanted - results}
+    assert not any("experiments/results/" in name for name in inside)
 
 
-def test_wheel_contains_every_module_and_what_they_read(wheel):
-    inside = set(zipfile.ZipFile(wheel).namelist())
+def test_wheel_contains_every_module_and_what_they_read(inside):
     files = (
         path
         for path in (ROOT / "src" / "relpos").rglob("*")
@@ -140,27 +133,26 @@ def test_wheel_contains_every_module_and_what_they_read(wheel):
     assert wanted <= inside
 
 
-def test_wheel_contains_nothing_else_at_its_top(wheel):
-    tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
-    assert {top.split("-")[0] for top in tops} == {"relpos"}
+def test_wheel_contains_nothing_else_at_its_top(inside):
+    assert {re.split("[/-]", name)[0] for name in inside} == {"relpos"}
 
 
 def test_installed_command_counts_parameters_from_an_unrelated_folder(elsewhere, tmp_path):
     arguments = [elsewhere / "relpos", "params", "size=small", "position=composite"]
-    shown = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
-    counted = json.loads(shown.stdout)
+    counted = json.loads(subprocess.check_output(arguments, cwd=tmp_path))
     assert (counted["total"], counted["position"]) == (13_428_196, 13_872)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_installed_package_is_not_the_tree(elsewhere, tmp_path):
     arguments = [elsewhere / "python", "-c", "import relpos; print(relpos.__file__)"]
-    shown = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert not Path(shown.stdout.strip()).is_relative_to(ROOT)
+    shown = subprocess.check_output(arguments, cwd=tmp_path, text=True)
+    assert not Path(shown.strip()).is_relative_to(ROOT)
 
 
 def done(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command of that environment, in an empty folder with runs of its own."""
+    """What Python of that environment does with these arguments, in an empty folder with runs of its
+    own."""
     folder.mkdir(exist_ok=True)
     clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     runs = {
@@ -168,10 +160,7 @@ def done(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedPro
         "OMP_NUM_THREADS": "1",
         "PATH": f"{python.parent}:{os.environ['PATH']}",
     }
-    command = [
-        str(python),
-        *(arguments if arguments[0].startswith("-") else ("-m", "relpos.cli", *arguments)),
-    ]
+    command = [str(python), *arguments]
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False, env=clean | runs
     )
@@ -206,6 +195,7 @@ from relpos.train.loggers import tensorboard_logger
 
 tensorboard_logger(run={}, folder=Path()).log_metrics({"loss": 1.0}, 1)
 """
+JOBLIB = ["params", "-m", "hydra/launcher=joblib"]
 EXTRAS = {
     "pretrained": (
         ["-c", "import transformers, relpos.data.published_tokenizer"],
@@ -226,8 +216,8 @@ EXTRAS = {
         "pip install wandb",
     ),
     "launchers": (
-        ["params", "-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=1", "k=2,3"],
-        ["params", "-m", "hydra/launcher=joblib", "k=2,3"],
+        ["-m", "relpos.cli", *JOBLIB, "hydra.launcher.n_jobs=1", "k=2,3"],
+        [*JOBLIB, "k=2,3"],
         "hydra/launcher=joblib is not installed: pip install hydra-joblib-launcher",
     ),
     "gpu": (["-c", "import triton"], ["-c", "import triton"], "No module named 'triton'"),
