@@ -82,6 +82,11 @@ def wait_for(condition: Callable[[], Any], process: subprocess.Popen[str]) -> An
     return found
 
 
+def succeeds(process: subprocess.Popen[str], log: Path | None = None) -> None:
+    _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, said + (log.read_text(encoding="utf-8") if log else "")
+
+
 def slurm(*command: str) -> str:
     return subprocess.run(
         command, capture_output=True, text=True, check=True, timeout=PATIENCE
@@ -124,8 +129,7 @@ def test_an_array_of_launchers_trains_a_table_once_and_takes_over_what_was_kille
     slurm("scontrol", "requeue", job_of(requeued))
     second = Table(folder, "array", "engine=slurm", "engine.array=1").start()
     for process in (launcher, second):
-        _, said = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, said
+        succeeds(process)
     for run in (killed, requeued):
         # Without those that were over before the first step: a busy machine is slow to end a task.
         steps = [start["from_step"] for start in record(run)["starts"] if "from_step" in start]
@@ -149,16 +153,13 @@ def test_a_run_on_two_nodes_goes_back_into_the_queue_before_the_limit(folder):
     job = job_of(warned)
     assert "NumNodes=2" in slurm("scontrol", "show", "job", job)
     slurm("scancel", "--batch", "--signal=USR2", job)  # as Slurm does before the limit
-    _, said = launcher.communicate(timeout=PATIENCE)
-    assert launcher.returncode == 0, said
+    succeeds(launcher)
     first, second = record(warned)["starts"]
     assert (first["processes"], first["ended"], second["processes"]) == (2, "interrupted", 2)
     assert second["from_step"] > 0
 
     local = Table(folder, "local", "workers=1", "pretrain.speed.devices=2")
-    launcher = local.start()
-    _, said = launcher.communicate(timeout=PATIENCE)
-    assert launcher.returncode == 0, said
+    succeeds(local.start())
     assert cluster.rows() == local.rows()
     for path in sorted((cluster.root / "pretrain").glob("*/model/model.safetensors")):
         ours, theirs = load_file(path), load_file(local.root / path.relative_to(cluster.root))
@@ -177,8 +178,6 @@ def test_stopping_the_launcher_stops_its_jobs_and_the_same_command_goes_on(folde
     assert record(run)["state"] == "interrupted"
     log = folder / "launcher.log"
     # the launcher is itself a job
-    again = table.start("sbatch", "--wait", f"--output={log}", "--wrap")
-    _, said = again.communicate(timeout=PATIENCE)
-    assert again.returncode == 0, said + log.read_text(encoding="utf-8")
+    succeeds(table.start("sbatch", "--wait", f"--output={log}", "--wrap"), log)
     assert record(run)["state"] == "finished"
     assert [start["from_step"] > 0 for start in record(run)["starts"]] == [False, True]
