@@ -71,17 +71,21 @@ def losses(names: list[str]) -> dict[str, list[float] | str]:
 
 def trained(tree: Path, runs: Path, names: list[str]) -> dict[str, list[float] | str]:
     """`losses` by the code of `tree`."""
-    environment = os.environ | {
+    output = said(tree, runs, __file__, "--losses", *names)
+    content: dict[str, list[float] | str] = json.loads(output.splitlines()[-1])
+    return content
+
+
+def said(tree: Path, runs: Path, *arguments: str) -> str:
+    """What a Python prints that imports the code of `tree`."""
+    environment = {
         "PYTHONPATH": str(tree / "src"),
         "RELPOS_RUNS": str(runs),
         "OMP_NUM_THREADS": "1",
     }
-    command = [sys.executable, __file__, "--losses", *names]
-    output = subprocess.run(
-        command, env=environment, cwd=tree, stdout=subprocess.PIPE, text=True, check=True
-    ).stdout
-    content: dict[str, list[float] | str] = json.loads(output.splitlines()[-1])
-    return content
+    return subprocess.check_output(
+        [sys.executable, *arguments], env=os.environ | environment, cwd=tree, text=True
+    )
 
 
 def difference(before: list[float] | str, after: list[float] | str) -> str:
@@ -121,9 +125,9 @@ def compare(base: str, names: list[str] | None = None) -> int:
         for stage in DATA:  # where their identities have not changed, they are found
             (runs[1] / stage).symlink_to(runs[0] / stage)
         after = trained(ROOT, runs[1], both)
-    differing = {name: said for name in before if (said := difference(before[name], after[name]))}
-    for name, said in differing.items():
-        print(f"{name}: {said}")
+    differing = {name: line for name in before if (line := difference(before[name], after[name]))}
+    for name, line in differing.items():
+        print(f"{name}: {line}")
     print(f"{len(before) - len(differing)} of {len(before)} train as at {base}, to the last bit")
     return len(differing)
 

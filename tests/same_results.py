@@ -15,8 +15,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import same
 from same import ROOT, checked_out
 
+RELPOS = "-m", "relpos.cli"
 RESULTS = Path("experiments", "results")
 VERDICTS = ("holds", "fails", "undecided", "cannot be said here", "not run", "not tested")
 CLAIM = re.compile(r"[CWX]\d\d(/\w+)?  ")
@@ -36,19 +38,12 @@ def said(tree: Path, folder: Path) -> dict[str, str]:
         name, runs = archive.parent.name, folder / archive.parent.name
         runs.mkdir()
         subprocess.run(["tar", "-x", "-f", archive, "-C", runs], check=True)
-        texts[f"claims of {name}"] = _relpos(tree, runs, "claims")
+        texts[f"claims of {name}"] = same.said(tree, runs, *RELPOS, "claims")
         if os.environ.get("RELPOS_DATA") and rows_of(archive.parent):
-            _relpos(
-                tree,
-                runs,
-                "reproduce",
-                f"table={name}",
-                f"rows=[{','.join(rows_of(archive.parent))}]",
-                "stages=[]",
-            )
-            texts[f"table {name}"] = (runs / "tables" / name / "table.json").read_text(
-                encoding="utf-8"
-            )
+            rows = f"rows=[{','.join(rows_of(archive.parent))}]"
+            same.said(tree, runs, *RELPOS, "reproduce", f"table={name}", rows, "stages=[]")
+            table = runs / "tables" / name / "table.json"
+            texts[f"table {name}"] = table.read_text(encoding="utf-8")
     return texts
 
 
@@ -61,18 +56,6 @@ def rows_of(result: Path) -> list[str]:
         if re.search(r"^(start|network):", experiment, re.M)
         else [line.partition(",")[0] for line in lines[1:]]
     )
-
-
-def _relpos(tree: Path, runs: Path, *arguments: str) -> str:
-    environment = os.environ | {
-        "PYTHONPATH": str(tree / "src"),
-        "RELPOS_RUNS": str(runs),
-        "OMP_NUM_THREADS": "1",
-    }
-    command = [sys.executable, "-m", "relpos.cli", *arguments]
-    return subprocess.run(
-        command, env=environment, cwd=tree, stdout=subprocess.PIPE, text=True, check=True
-    ).stdout
 
 
 def figures(text: str) -> list[str]:
