@@ -47,7 +47,7 @@ def test_an_epoch_is_every_row_once(count, batch, seed, epoch):
     assert [len(rows) for rows in batches[:-1]] == [batch] * ((count - 1) // batch)
 
 
-def test_seeds_and_epochs_differ_and_repeat():
+def test_a_seed_and_an_epoch_have_one_order_of_their_own():
     draws = [
         torch.cat(epoch_batches(200, *key, 32)).tolist() for key in ((0, 0), (0, 1), (1, 0), (0, 0))
     ]
@@ -89,16 +89,16 @@ def test_a_step_knows_its_rows_and_their_keys():
 
 @pytest.mark.parametrize("start", [0, 1, 7, 8, 20])
 def test_steps_are_the_same_from_any_start(start):
-    whole, rest = list(fifty()), list(fifty(start))
-    assert [step.index for step in rest] == list(range(start, 20))
-    for one, other in zip(whole[start:], rest, strict=True):
+    whole, tail = list(fifty()), list(fifty(start))
+    assert [step.index for step in tail] == list(range(start, 20))
+    for step, expected in zip(tail, whole[start:], strict=True):
         assert all(
             torch.equal(a["keys"], b["keys"])
-            for a, b in zip(one.microbatches, other.microbatches, strict=True)
+            for a, b in zip(step.microbatches, expected.microbatches, strict=True)
         )
 
 
-def test_evaluation_gives_back_the_order():
+def test_outputs_of_an_evaluation_can_be_put_back_in_order():
     data = encoded(random_lengths(50).tolist(), labels=False)
     outputs = torch.zeros(50, dtype=torch.int64)
     for batch in evaluation_batches(data, 8):

@@ -37,22 +37,20 @@ def read(text: str, portion: int = 997) -> list[tuple[str, list[str]]]:
         if len(block) > portion:
             blocks.append(block)
             block = ""
-    found = documents_of("x.txt", iter([*blocks, block]))
+    documents = documents_of("x.txt", iter([*blocks, block]))
     return [
         (document.source, [line.strip() for line in document.lines if line.strip()])
-        for document in found
+        for document in documents
     ]
 
 
 @pytest.mark.parametrize(
     ("between", "width"),
-    [("\n", None), ("\n\n", None), ("\n\n", 60)],
+    [("\n", 999), ("\n\n", 999), ("\n\n", 60)],
     ids=["lines", "apart", "wrapped"],
 )
 def test_a_paragraph_is_a_line_or_lines_up_to_an_empty_one(between, width):
-    text = between.join(
-        textwrap.fill(paragraph, width) if width else paragraph for paragraph in paragraphs(60)
-    )
+    text = between.join(textwrap.fill(paragraph, width) for paragraph in paragraphs(60))
     assert read(text) == [("x.txt", paragraphs(60))]
 
 
@@ -91,7 +89,7 @@ def test_other_lines_of_asterisks_are_text(line):
     assert read(f"One.\n{line}\nTwo.\n") == [("x.txt", ["One.", line, "Two."])]
 
 
-def test_what_is_left_out_is_counted():
+def test_lines_left_out_of_a_text_are_counted():
     end = "*** END OF THE PROJECT GUTENBERG EBOOK A ***"
     start = "*** START OF THIS PROJECT GUTENBERG EBOOK B ***"
     text = f"A story.\n{end}\n\nYou may copy it.\n{start}\nTwo.\n"
@@ -108,7 +106,7 @@ def test_what_is_left_out_is_counted():
 
 
 @pytest.mark.parametrize("line", [" = Title = ", "= A =", " = A = B = \n", "= a = =", "= 1 = 2 ="])
-def test_titles(line):
+def test_titles_are_recognised(line):
     assert TITLE.match(line)
     assert HEADING.match(line)
 
@@ -117,7 +115,7 @@ def test_titles(line):
     "line",
     ["== A ==", " = = A = = ", "= =", "=  =", "= A", "A =", "  = A =", "= A =  ", "= A =\nB"],
 )
-def test_no_titles(line):
+def test_other_lines_are_no_titles(line):
     assert not TITLE.match(line)
 
 
@@ -133,7 +131,7 @@ def test_a_title_starts_a_document_headings_are_dropped_and_wikitext_is_untokeni
 
 
 @pytest.mark.parametrize("text", ["", "\n\n \n"])
-def test_nothing_is_one_document_of_nothing(text):
+def test_an_empty_file_is_one_document_without_paragraphs(text):
     assert read(text) == [("x.txt", [])]
 
 
@@ -156,7 +154,7 @@ TITLES = re.compile(r"^ ?= (?!=)(.*[^= ].*) = ?$"), re.compile(r"^ ?=( =)* .*= ?
 """Titles and headings as they are defined; these take the square of a line's length."""
 
 
-def test_titles_and_headings_are_found_in_the_time_of_one_look():
+def test_titles_and_headings_are_matched_in_linear_time():
     chance = random.Random(0)
     for _ in range(20_000):
         inside = "".join(chance.choices(" =ab", k=chance.randint(0, 9)))

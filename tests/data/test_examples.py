@@ -1,4 +1,4 @@
-"""ExampleSet are formed from offsets: nothing crosses documents, the last [SEP] is kept."""
+"""Examples are formed from offsets: nothing crosses documents, the last [SEP] is kept."""
 
 import numpy as np
 import pytest
@@ -22,28 +22,28 @@ def examples(
     return kind(ids, offsets, bounds[:-1], bounds[1:], length, limit)
 
 
-def rows(made: ExampleSet) -> list[list[int]]:
-    ids, lengths = made.batch(torch.arange(len(made)))
-    assert lengths.tolist() == made.lengths(torch.arange(len(made))).tolist()
+def rows(example_set: ExampleSet) -> list[list[int]]:
+    ids, lengths = example_set.batch(torch.arange(len(example_set)))
+    assert lengths.tolist() == example_set.lengths(torch.arange(len(example_set))).tolist()
     return [row[:n].tolist() for row, n in zip(ids, lengths, strict=True)]
 
 
 def expected_pairs(documents: Documents, length: int) -> list[list[int]]:
     """The definition, in plain Python."""
-    made = []
+    pairs = []
     for document in documents:
         for a, b in zip(document[::2], document[1::2], strict=False):
             row = [CLS, *a, SEP, *b, SEP]
-            made.append(row if len(row) <= length else [*row[: length - 1], SEP])
-    return made
+            pairs.append(row if len(row) <= length else [*row[: length - 1], SEP])
+    return pairs
 
 
 def expected_windows(documents: Documents, length: int) -> list[list[int]]:
-    made = []
+    windows = []
     for document in documents:
         text = [token for sentence in document for token in sentence]
-        made += [[CLS, *text[i : i + length - 2], SEP] for i in range(0, len(text), length - 2)]
-    return made
+        windows += [[CLS, *text[i : i + length - 2], SEP] for i in range(0, len(text), length - 2)]
+    return windows
 
 
 sentence = st.lists(st.integers(5, 999), min_size=1, max_size=20)
@@ -80,5 +80,5 @@ def test_a_limit_is_spread_over_the_text(limit):
     assert firsts == [i * 21 // limit for i in range(limit)]
 
 
-def test_a_limit_beyond_the_text_is_all_of_it():
+def test_a_limit_beyond_the_text_takes_every_example():
     assert len(examples(PairExamples, [[[1], [2]]], 16, 100)) == 1

@@ -1,4 +1,4 @@
-"""The fast tokenizer gives the ids of ours."""
+"""The fast tokenizer gives the ids of our tokenizer."""
 
 import json
 from unicodedata import normalize
@@ -50,13 +50,13 @@ def test_ids_of_decomposed_texts_are_equal(tmp_path):
     # Each character that has a decomposition, in a word; but U+0344, which is discouraged, and
     # Dives Akuru's, which is rare.
     letters = (chr(number) for number in range(0x20, 0x11000) if number != 0x344)
-    apart = ((letter, normalize("NFD", letter)) for letter in letters)
-    taken_apart = [f"a{parts}b" for letter, parts in apart if parts != letter]
-    assert len(taken_apart) > 12_000
-    assert differing(tokenizer, taken_apart) == []
+    pairs = ((letter, normalize("NFD", letter)) for letter in letters)
+    words = [f"a{parts}b" for letter, parts in pairs if parts != letter]
+    assert len(words) > 12_000
+    assert differing(tokenizer, words) == []
 
 
-def test_special_tokens_in_a_text_are_those_of_ours(tokenizer):
+def test_special_tokens_in_a_text_have_the_ids_of_our_tokenizer(tokenizer):
     texts = [
         "the [MASK] sleeps.",
         "the [MASK], and [MASK].",
@@ -72,7 +72,7 @@ def test_special_tokens_in_a_text_are_those_of_ours(tokenizer):
         assert ids == tokenizer.encode_marked(text).tolist(), text
 
 
-def test_a_text_stands_between_cls_and_sep_and_two_have_the_types_asked_for(tokenizer, tmp_path):
+def test_a_text_stands_between_cls_and_sep_and_a_pair_has_the_types_asked_for(tokenizer, tmp_path):
     first, second = (ids.tolist() for ids in tokenizer.encode(["the dogs", "sleep"]))
     for second_type in (0, 1):
         write_fast_tokenizer(tmp_path, tokenizer, None, second_type)

@@ -1,4 +1,4 @@
-"""GLUE rows from files: labels, indices, refusals, and the real release where it is at hand."""
+"""GLUE rows from files: labels and refusals."""
 
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,14 @@ def rows(folder: Path, name: str, split: str = "train") -> Rows:
     return read(TsvGlue(folder), task(name), split)
 
 
-def refusal(*given: Any) -> str:
+def refusal(*arguments: Any) -> str:
     with pytest.raises(RelposError) as caught:
-        rows(*given)
+        rows(*arguments)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-def test_cola_has_no_header_and_numbers_its_rows(tmp_path):
+def test_cola_has_no_header(tmp_path):
     write(tmp_path, "CoLA/train.tsv", "gj04\t1\t\tHe sat.\ngj04\t0\t*\tSat he the.")
     assert rows(tmp_path, "cola") == Rows(["He sat.", "Sat he the."], None, [1, 0])
 
@@ -45,7 +45,7 @@ def test_scores_are_numbers(tmp_path):
     assert rows(tmp_path, "stsb").labels == [3.8]
 
 
-def test_test_split_has_indices_and_no_labels(tmp_path):
+def test_a_test_split_has_no_labels(tmp_path):
     assert not TsvGlue(tmp_path).has(task("qqp"), "test")
     write(tmp_path, "QQP/test.tsv", "id\tquestion1\tquestion2\n4\ta\tb\n2\tc\td\n")
     assert TsvGlue(tmp_path).has(task("qqp"), "test")
@@ -77,7 +77,7 @@ def test_bad_scores_are_refused_with_their_line(tmp_path, score, what):
     assert f"line 2: score '{score}' is {what}" in message
 
 
-@pytest.mark.parametrize("gone", ["sentence2", "label"])
-def test_missing_column_is_refused_with_the_nearest(tmp_path, gone):
-    path = write(tmp_path, "WNLI/train.tsv", PAIRS.replace(gone, gone.upper()) + "0\ta\tb\t1\n")
-    assert f"{path}: no column '{gone}'." in refusal(tmp_path, "wnli")
+@pytest.mark.parametrize("column", ["sentence2", "label"])
+def test_missing_column_is_refused_with_the_nearest(tmp_path, column):
+    path = write(tmp_path, "WNLI/train.tsv", PAIRS.replace(column, column.upper()) + "0\ta\tb\t1\n")
+    assert f"{path}: no column '{column}'." in refusal(tmp_path, "wnli")

@@ -75,10 +75,10 @@ def test_the_least_length_has_a_token_of_each_text(tokenizer, least):
 
 @given(a=st.integers(0, 60), b=st.integers(0, 60), room=st.integers(2, 40))
 def test_cut_takes_one_token_at_a_time_off_the_longer(a, b, room):
-    kept_a, kept_b = a, b
-    while kept_a + kept_b > room:
-        if kept_a > kept_b:
-            kept_a -= 1
+    length_a, length_b = a, b
+    while length_a + length_b > room:
+        if length_a > length_b:
+            length_a -= 1
         else:
-            kept_b -= 1
-    assert cut(a, b, room) == (kept_a, kept_b)
+            length_b -= 1
+    assert cut(a, b, room) == (length_a, length_b)

@@ -27,9 +27,9 @@ def put(folder: Path, config: str, splits: dict[str, Columns], names: Sequence[s
     lines = []
     for split, columns in splits.items():
         label = datasets.ClassLabel(names=list(names)) if names else datasets.Value("float32")
-        known = {"label": label, "idx": datasets.Value("int32"), "id": datasets.Value("int32")}
-        kinds = {key: known.get(key, datasets.Value("string")) for key in columns}
-        table = datasets.Dataset.from_dict(columns, features=datasets.Features(kinds))
+        types = {"label": label, "idx": datasets.Value("int32"), "id": datasets.Value("int32")}
+        features = {key: types.get(key, datasets.Value("string")) for key in columns}
+        table = datasets.Dataset.from_dict(columns, features=datasets.Features(features))
         path = folder / config / f"{split}-00000-of-00001.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         table.to_parquet(path)
@@ -109,13 +109,13 @@ def test_scores_read_as_in_the_files(tmp_path):
     assert train(tmp_path / "hub", "stsb").labels == [3.8]
 
 
-def test_a_data_set_that_is_not_there_is_one_line(tmp_path):
+def test_a_missing_data_set_is_refused_in_one_line(tmp_path):
     with pytest.raises(RelposError, match=r"data set '.*nowhere' \(rte\): ") as caught:
         train(tmp_path / "nowhere", "rte")
     assert "\n" not in str(caught.value)
 
 
-def test_a_damaged_file_of_a_data_set_is_one_line(tmp_path):
+def test_a_damaged_file_of_a_data_set_is_refused_in_one_line(tmp_path):
     put(tmp_path / "hub", "stsb", {"train": SCORES}, None)
     [path] = (tmp_path / "hub").glob("stsb/*.parquet")
     path.write_bytes(b"PAR1" + bytes(40) + path.read_bytes()[44:])

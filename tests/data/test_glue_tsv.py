@@ -48,14 +48,14 @@ def refusal(path: Path) -> str:
     ],
 )
 def test_fields_are_what_stands_between_tabs_and_line_feeds(content, header, rows, tmp_path):
-    read = table(tmp_path, content)
-    assert (list(read.header), read.rows) == (header, rows)
+    tsv = table(tmp_path, content)
+    assert (list(tsv.header), tsv.rows) == (header, rows)
 
 
 def test_file_without_header_starts_at_its_first_line(tmp_path):
-    read = table(tmp_path, "x\t1\ny\t0", header=["text", "label"])
-    assert read.column("text") == ["x", "y"]
-    assert read.where(1).endswith("line 2")
+    tsv = table(tmp_path, "x\t1\ny\t0", header=["text", "label"])
+    assert tsv.column("text") == ["x", "y"]
+    assert tsv.where(1).endswith("line 2")
 
 
 @pytest.mark.parametrize("row", ["1\tx\ty", "1\tx\ty\t0\t0", ""])
@@ -67,13 +67,13 @@ def test_ragged_row_is_refused_with_its_line(tmp_path, row):
 
 @pytest.mark.parametrize("broken", ['1\tx\n"\ty\t0', "1\tx\n\n z\ty\t0", "1\tx\ty\n\t0"])
 def test_rows_broken_by_line_ends_are_left_out(tmp_path, broken):
-    read = table(tmp_path, f"{HEADER}0\ta\tb\t1\n{broken}\n2\ta\tb\t1\n", broken=True)
-    assert read.column("index") == ["0", "2"]
-    assert read.where(1).endswith(f"line {4 + broken.count(chr(10))}")
+    tsv = table(tmp_path, f"{HEADER}0\ta\tb\t1\n{broken}\n2\ta\tb\t1\n", broken=True)
+    assert tsv.column("index") == ["0", "2"]
+    assert tsv.where(1).endswith(f"line {4 + broken.count(chr(10))}")
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("", "empty"),
         ("\n\n", "empty"),
@@ -82,8 +82,8 @@ def test_rows_broken_by_line_ends_are_left_out(tmp_path, broken):
         (b"\xef\xbb\xbfa\nfine\ncaf\xe9\nfine\n", "line 3: not UTF-8"),
     ],
 )
-def test_a_file_without_rows_or_not_in_utf8_is_refused(content, said, tmp_path):
-    assert said in refusal(write(tmp_path, "t.tsv", content))
+def test_a_file_without_rows_or_not_in_utf8_is_refused(content, message, tmp_path):
+    assert message in refusal(write(tmp_path, "t.tsv", content))
 
 
 def test_folder_in_place_of_a_file_is_refused(tmp_path):
@@ -100,9 +100,9 @@ def test_missing_files_are_named(tmp_path):
 
 
 def test_unknown_column_names_the_nearest(tmp_path):
-    read = table(tmp_path, "sentence\tlabels\nx\t1\n")
+    tsv = table(tmp_path, "sentence\tlabels\nx\t1\n")
     with pytest.raises(RelposError, match=r"no column 'label'\. Did you mean 'labels'"):
-        read.column("label")
+        tsv.column("label")
 
 
 @pytest.mark.parametrize("name", ["AX/test.tsv", "diagnostic/diagnostic.tsv"])

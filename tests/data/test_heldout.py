@@ -1,5 +1,5 @@
-"""The held-out share is one of text: exact to a few sentences, whatever sizes the documents have,
-and drawn by content alone."""
+"""The held-out share is a share of the text: exact to a few sentences, whatever sizes the documents
+have, and drawn by content alone."""
 
 from collections.abc import Sequence
 
@@ -41,14 +41,14 @@ def held(
     ],
 )
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.3])
-def test_the_share_is_that_of_the_text(counts, share):
-    wanted = share * sum(counts)
+def test_the_held_out_share_is_exact_to_a_few_sentences(counts, share):
+    expected = share * sum(counts)
     assert held(counts, share).sum() == pytest.approx(
-        wanted, abs=len(counts) if len(counts) < 7 else FEWEST + 1
+        expected, abs=len(counts) if len(counts) < 7 else FEWEST + 1
     )
 
 
-def test_of_large_documents_each_gives_its_end_and_of_small_ones_some_are_whole():
+def test_a_large_document_gives_its_end_and_small_ones_are_taken_whole():
     counts = [8000, *[10] * 200]
     of_large, *of_small = held(counts, 0.02)
     assert of_large == 160
@@ -56,7 +56,7 @@ def test_of_large_documents_each_gives_its_end_and_of_small_ones_some_are_whole(
     assert sum(of_small) == 40
 
 
-def test_tokens_count_and_not_sentences():
+def test_the_share_counts_tokens_and_not_sentences():
     lengths = [1] * 500 + [19] * 500
     (cut,) = held([1000], 0.1, lengths=lengths)
     assert sum(lengths[-cut:]) == pytest.approx(0.1 * sum(lengths), rel=0.04)
@@ -64,8 +64,8 @@ def test_tokens_count_and_not_sentences():
 
 def test_copies_are_held_out_alike():
     assert len(set(held([500, 3000, 3000, 70], 0.01, [9, 5, 5, 3])[1:3])) == 1
-    drawn = held([10] * 40, 0.2, [*range(1, 21)] * 2)
-    assert (drawn[:20] == drawn[20:]).all()
+    heldout = held([10] * 40, 0.2, [*range(1, 21)] * 2)
+    assert (heldout[:20] == heldout[20:]).all()
 
 
 @settings(max_examples=200, deadline=None)
@@ -75,15 +75,15 @@ def test_copies_are_held_out_alike():
     hashes=st.lists(st.integers(0, 9), min_size=30, max_size=30),
 )
 def test_some_text_is_held_out_and_never_all(counts, share, hashes):
-    drawn = held(counts, share, hashes[: len(counts)])
-    assert 0 < drawn.sum() < sum(counts)
-    assert ((drawn >= 0) & (drawn <= counts)).all()
+    heldout = held(counts, share, hashes[: len(counts)])
+    assert 0 < heldout.sum() < sum(counts)
+    assert ((heldout >= 0) & (heldout <= counts)).all()
     # With one sentence, a side of a cut would have no pair.
-    cut = (drawn > 0) & (drawn < counts)
+    cut = (heldout > 0) & (heldout < counts)
     # the pairs of sentences are those of the whole document
-    assert not ((np.asarray(counts) - drawn)[cut] % 2).any()
-    assert (drawn[cut] >= FEWEST).all()
-    assert ((np.asarray(counts) - drawn)[cut] >= FEWEST).all()
+    assert not ((np.asarray(counts) - heldout)[cut] % 2).any()
+    assert (heldout[cut] >= FEWEST).all()
+    assert ((np.asarray(counts) - heldout)[cut] >= FEWEST).all()
 
 
 def test_one_document_of_three_sentences_is_too_few():

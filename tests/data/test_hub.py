@@ -30,7 +30,7 @@ def _offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A data set with two configurations, as the hub keeps it."""
+    """A data set with a configuration for each of ROWS, as the hub keeps it."""
     folder, head = tmp_path / "texts", "---\nconfigs:\n"
     for name, rows in ROWS.items():
         (folder / name).mkdir(parents=True)
@@ -50,16 +50,16 @@ def read(place: Path, config: str, streaming: bool = False, **keys: object) -> l
 
 @pytest.mark.parametrize("streaming", [False, True])
 def test_rows_make_documents_of_so_many_lines(place, streaming):
-    found = read(place, "book", streaming)
-    assert [len(document) for document in found] == [10, 10, 5]
-    assert [line for document in found for line in document] == ROWS["book"]
+    documents = read(place, "book", streaming)
+    assert [len(document) for document in documents] == [10, 10, 5]
+    assert [line for document in documents for line in document] == ROWS["book"]
 
 
 def test_titles_make_documents(place):
     assert read(place, "wiki") == [["First ."], ["Second ."]]
 
 
-def test_of_two_copies_of_a_book_one_is_read_where_asked_for(place):
+def test_the_second_copy_of_a_book_is_left_out_on_request(place):
     assert sum(map(len, read(place, "twice"))) == 2000
     assert [line for document in read(place, "twice", unique=True) for line in document] == NOVEL
 
@@ -82,7 +82,7 @@ def test_a_column_that_is_not_text_is_named(place, streaming):
         read(place, "numbers", streaming)
 
 
-def test_a_missing_data_set_is_one_line(tmp_path):
+def test_a_missing_data_set_is_refused_in_one_line(tmp_path):
     with pytest.raises(RelposError, match="nowhere") as caught:
         read(tmp_path / "nowhere", "book")
     assert "\n" not in str(caught.value)
@@ -109,7 +109,7 @@ def test_a_folder_of_glue_is_known_by_its_content(place):
     }
 
 
-def test_the_commit_that_is_read_is_known(place, monkeypatch):
+def test_the_commit_of_a_data_set_is_recorded(place, monkeypatch):
     import datasets
 
     of_folder = Hub(texts=[{"id": str(place), "config": "book"}])

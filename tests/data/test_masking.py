@@ -20,21 +20,21 @@ def masked() -> tuple[Tensor, Tensor, Tensor]:
     return ids, *ids_and_labels[:2]
 
 
-def test_fifteen_per_cent_are_chosen(masked):
+def test_fifteen_per_cent_of_the_tokens_are_chosen(masked):
     assert (masked[2] != -100).float().mean().item() == pytest.approx(0.15 * 126 / 128, abs=0.006)
 
 
-def test_eighty_per_cent_of_them_become_mask(masked):
+def test_eighty_per_cent_of_the_chosen_tokens_become_mask(masked):
     _, out, labels = masked
     assert (out[labels != -100] == MASK).float().mean().item() == pytest.approx(0.8, abs=0.02)
 
 
-def test_ten_per_cent_of_them_stay(masked):
+def test_ten_per_cent_of_the_chosen_tokens_stay(masked):
     ids, out, labels = masked
     assert (out == ids)[labels != -100].float().mean().item() == pytest.approx(0.1, abs=0.015)
 
 
-def test_labels_are_the_ids_that_stood_there_and_what_is_not_chosen_stays(masked):
+def test_labels_are_the_ids_of_the_text_and_other_tokens_stay(masked):
     ids, out, labels = masked
     chosen = labels != -100
     assert torch.equal(labels[chosen], ids[chosen])

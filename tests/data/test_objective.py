@@ -28,11 +28,11 @@ def masks(masking: Masking, steps: int = 1) -> Objective:
     return ByRecipe(masking, steps).on(causal=False)
 
 
-def applied(objective: Objective, seed: int = 7, **more: int) -> Predicted:
-    return objective(IDS, LENGTHS, KEYS, seed, 500, **more)
+def applied(objective: Objective, seed: int = 7, **options: int) -> Predicted:
+    return objective(IDS, LENGTHS, KEYS, seed, 500, **options)
 
 
-def test_rates_are_uniform_and_rows_have_them():
+def test_rates_are_uniform_and_rows_are_masked_at_them():
     _, labels, weights = applied(diffused)
     assert weights is not None
     rates = 1 / weights.double()
@@ -55,26 +55,26 @@ def test_uniform_masks_are_those_of_diffusion_without_weights():
 
 
 def test_every_chosen_token_is_masked_and_nothing_else_changes():
-    seen, labels, _ = applied(diffused)
+    input_ids, labels, _ = applied(diffused)
     chosen = labels != IGNORED
-    assert bool((seen[chosen] == MASK).all())
+    assert bool((input_ids[chosen] == MASK).all())
     assert torch.equal(labels[chosen], IDS[chosen])
-    assert torch.equal(seen[~chosen], IDS[~chosen])
+    assert torch.equal(input_ids[~chosen], IDS[~chosen])
     assert not bool(chosen[:, [0, -1]].any())
 
 
 def test_objectives_do_not_depend_on_the_row_or_the_padding():
-    some = torch.tensor([9, 4, 77])
-    wide = torch.nn.functional.pad(IDS[some], (0, 6), value=PAD)
-    alone, among = diffused(wide, LENGTHS[some], KEYS[some], 7, 500), applied(diffused)
-    assert alone.weights is not None
-    assert among.weights is not None
-    assert torch.equal(alone.input_ids[:, :66], among.input_ids[some])
-    assert torch.equal(alone.weights, among.weights[some])
-    assert not torch.equal(among.input_ids, applied(diffused, 8).input_ids)
+    rows = torch.tensor([9, 4, 77])
+    wide = torch.nn.functional.pad(IDS[rows], (0, 6), value=PAD)
+    part, whole = diffused(wide, LENGTHS[rows], KEYS[rows], 7, 500), applied(diffused)
+    assert part.weights is not None
+    assert whole.weights is not None
+    assert torch.equal(part.input_ids[:, :66], whole.input_ids[rows])
+    assert torch.equal(part.weights, whole.weights[rows])
+    assert not torch.equal(whole.input_ids, applied(diffused, 8).input_ids)
 
 
-def test_a_number_is_the_share_of_the_tokens_that_are_chosen():
+def test_a_masking_number_is_the_share_of_chosen_tokens():
     assert masks("bert") is masked
     before = torch.zeros_like(IDS, dtype=torch.bool)
     for rate in (0.05, 0.3, 0.5):
@@ -98,7 +98,7 @@ def test_the_rate_goes_from_the_first_linearly_to_the_last(first, last):
     np.testing.assert_allclose(shares, rates[:12], atol=4 * np.sqrt(0.25 / (3000 * 64)))
 
 
-def test_what_is_chosen_at_a_rate_is_chosen_at_a_higher_one():
+def test_tokens_chosen_at_a_rate_are_chosen_at_a_higher_one():
     few, many = chosen_at(11, [0.3, 0.15]), chosen_at(0, [0.3, 0.15])
     assert bool((many | ~few).all())
     assert torch.equal(many, chosen_at(5, 0.3))

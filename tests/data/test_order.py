@@ -14,7 +14,7 @@ def test_every_pair_stands_at_one_place(count, epoch, seed):
     assert sorted(order(count, epoch, seed, torch.arange(count)).tolist()) == list(range(count))
 
 
-def test_a_place_can_be_asked_for_alone():
+def test_the_order_can_be_computed_at_single_places():
     whole = order(1000, 3, 1, torch.arange(1000))
     assert order(1000, 3, 1, torch.tensor([17, 999])).tolist() == whole[[17, 999]].tolist()
 
@@ -30,6 +30,6 @@ def test_thirty_one_million_pairs_need_no_table():
     assert len(set(drawn.tolist())) == 1000
 
 
-def test_neighbours_are_spread():
+def test_neighbouring_places_hold_distant_pairs():
     drawn = order(100_000, 0, 0, torch.arange(1000)).double()
     assert 45_000 < drawn.mean() < 55_000

@@ -71,16 +71,16 @@ def test_numbers_and_truth_values_of_json_are_spelled_as_json_does(tmp_path):
     assert rows(tmp_path) == [("1", "true", 0)]
 
 
-def test_a_test_file_needs_no_labels_and_its_rows_are_counted(tmp_path):
+def test_a_test_file_needs_no_labels(tmp_path):
     write(tmp_path, "test.csv", "id,a,b,y\nx7,one,two,unknown\n")
     assert rows(tmp_path, "test") == [("one", "two", None)]
 
 
 @pytest.mark.parametrize("name", ["id", "index"])
-def test_a_column_of_text_does_not_number_the_rows(tmp_path, name):
+def test_a_column_of_text_may_be_called_id_or_index(tmp_path, name):
     write(tmp_path, "test.csv", f"{name},b\n7,one\ntwo,three\n")
-    found = read(OwnFiles(tmp_path), replace(PAIRS, sentences=[name, "b"]), "test")
-    assert found.sentence_a == ["7", "two"]
+    split_rows = read(OwnFiles(tmp_path), replace(PAIRS, sentences=[name, "b"]), "test")
+    assert split_rows.sentence_a == ["7", "two"]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_column_of_text_does_not_number_the_rows(tmp_path, name):
         ),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(tmp_path, name, text, message):
+def test_a_mistake_in_a_file_is_named_with_its_line(tmp_path, name, text, message):
     write(tmp_path, name, text)
     assert refusal(tmp_path).startswith(message)
 

@@ -11,7 +11,7 @@ from relpos.errors import RelposError
 from relpos.trust import instantiate
 
 
-def made(
+def task_arguments(
     folder: Path, train: list[str], dev: list[str] | None = None, **keys: Any
 ) -> dict[str, Any]:
     """The arguments of the task whose training rows have these labels."""
@@ -33,7 +33,7 @@ def made(
 def test_the_classes_are_those_of_the_training_file_sorted_or_those_that_are_given(
     train, labels, classes, tmp_path
 ):
-    assert made(tmp_path, train, labels=labels)["labels"] == classes
+    assert task_arguments(tmp_path, train, labels=labels)["labels"] == classes
 
 
 def test_boolq_of_superglue_is_a_task_as_it_is_published(tmp_path):
@@ -41,19 +41,19 @@ def test_boolq_of_superglue_is_a_task_as_it_is_published(tmp_path):
     for split in ("train", "dev"):
         write(tmp_path, f"{split}.jsonl", f'{row}, "label": true}}\n{row}, "label": false}}\n')
     write(tmp_path, "test.jsonl", f"{row}}}\n")
-    made = OwnTask(folder=str(tmp_path), columns=["question", "passage"]).arguments()
-    assert (made["labels"], made["rows"]) == (["false", "true"], 2)
+    arguments = OwnTask(folder=str(tmp_path), columns=["question", "passage"]).arguments()
+    assert (arguments["labels"], arguments["rows"]) == (["false", "true"], 2)
 
 
 def test_a_label_of_the_dev_file_that_is_never_trained_on_is_refused_with_its_line(tmp_path):
     with pytest.raises(
         RelposError, match=r"dev\.tsv line 3: label 'c' is outside the set\. Known: a, b\."
     ):
-        made(tmp_path, ["a", "b"], dev=["a", "c"])
+        task_arguments(tmp_path, ["a", "b"], dev=["a", "c"])
 
 
 def test_numbers_make_a_regression(tmp_path):
-    arguments = made(tmp_path, ["0.5", "3"], kind="number")
+    arguments = task_arguments(tmp_path, ["0.5", "3"], kind="number")
     assert arguments["labels"] is None
     assert arguments["metric"] == "relpos.train.metrics.pearson_and_spearman"
 
@@ -61,17 +61,17 @@ def test_numbers_make_a_regression(tmp_path):
 @pytest.mark.parametrize("word", ["", "high", "nan", "inf"])
 def test_a_label_that_is_no_number_is_refused_with_its_line(tmp_path, word):
     with pytest.raises(RelposError, match=rf"train\.tsv line 3: score '{word}' is not a number"):
-        made(tmp_path, ["1", word], kind="number")
+        task_arguments(tmp_path, ["1", word], kind="number")
 
 
-def test_epochs_become_steps_of_the_rows_there_are(tmp_path):
-    arguments = made(tmp_path, ["a", "b"] * 5, batch=4, epochs=2)
+def test_epochs_become_steps_of_the_training_rows(tmp_path):
+    arguments = task_arguments(tmp_path, ["a", "b"] * 5, batch=4, epochs=2)
     assert (arguments["rows"], arguments["steps"]) == (10, 6)
 
 
 def test_the_folder_names_the_task_unless_a_name_is_given(tmp_path):
-    assert made(tmp_path / "film reviews", ["a", "b"])["columns"] == ["film_reviews"]
-    assert made(tmp_path, ["a", "b"], name="films")["dev"] == {"films": "dev"}
+    assert task_arguments(tmp_path / "film reviews", ["a", "b"])["columns"] == ["film_reviews"]
+    assert task_arguments(tmp_path, ["a", "b"], name="films")["dev"] == {"films": "dev"}
 
 
 def test_a_relative_folder_lies_below_relpos_data(tmp_path, monkeypatch):
@@ -80,8 +80,8 @@ def test_a_relative_folder_lies_below_relpos_data(tmp_path, monkeypatch):
 
 
 def test_files_that_have_changed_are_read_again(tmp_path):
-    assert made(tmp_path, ["a", "b"])["rows"] == 2
-    assert made(tmp_path, ["a", "b", "c"])["rows"] == 3
+    assert task_arguments(tmp_path, ["a", "b"])["rows"] == 2
+    assert task_arguments(tmp_path, ["a", "b", "c"])["rows"] == 3
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_files_that_have_changed_are_read_again(tmp_path):
 )
 def test_labels_that_make_no_classes_are_refused(tmp_path, labels, message):
     with pytest.raises(RelposError, match=message):
-        made(tmp_path, labels)
+        task_arguments(tmp_path, labels)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_labels_that_make_no_classes_are_refused(tmp_path, labels, message):
         ({"folder": "f", "columns": "a", "epochs": 0}, "task.epochs=0: a number above 0"),
     ],
 )
-def test_what_is_said_wrongly_is_named(keys, message):
+def test_a_wrong_key_of_a_task_is_named(keys, message):
     with pytest.raises(RelposError) as caught:
         instantiate({"_target_": "relpos.data.own_task.OwnTask", **keys}, "task")
     assert str(caught.value).startswith(message)

@@ -23,11 +23,11 @@ from relpos.errors import RelposError
 tokenizers = pytest.importorskip("tokenizers", reason="needs transformers")
 
 GERMAN = [
-    f"{who} {does} die {what} am {when}, ohne Straßenlärm und Übermut."
-    for who in ("Der Bäcker", "Die Ärztin", "Jürgen", "Das Mädchen")
-    for does in ("überquert", "grüßt", "sieht", "verläßt")
-    for what in ("Brücke", "Größe", "Tür", "Häuser")
-    for when in ("Morgen", "Abend", "Fluß")
+    f"{subject} {verb} die {noun} am {time}, ohne Straßenlärm und Übermut."
+    for subject in ("Der Bäcker", "Die Ärztin", "Jürgen", "Das Mädchen")
+    for verb in ("überquert", "grüßt", "sieht", "verläßt")
+    for noun in ("Brücke", "Größe", "Tür", "Häuser")
+    for time in ("Morgen", "Abend", "Fluß")
 ]
 CODE = [
     f"def f{n}(x_{n}): return [x_{n} + {n} for i in range({n * n}) if i != {n}]  # {{}} -> x"
@@ -50,9 +50,11 @@ ODD = [
 ]
 
 
-def trained(folder: Path, texts: list[str], **how: Any) -> Tokenizer:
+def trained(folder: Path, texts: list[str], **options: Any) -> Tokenizer:
     documents = [Document("text", iter(texts))]
-    train_tokenizer(documents, folder, **{"vocabulary": 500, "sample": 1000, "threads": 1} | how)
+    train_tokenizer(
+        documents, folder, **{"vocabulary": 500, "sample": 1000, "threads": 1} | options
+    )
     return Tokenizer.load(folder)
 
 
@@ -109,7 +111,7 @@ def sentencepiece_model(file: Path, **dials: Any) -> sentencepiece.SentencePiece
 
 
 def adopted(folder: Path) -> Tokenizer:
-    """What is made of the file `theirs`."""
+    """The tokenizer made from the file `theirs`."""
     adopt(folder / "theirs", folder / "ours")
     return load_tokenizer(folder / "ours")
 
@@ -158,24 +160,21 @@ def test_the_fast_tokenizer_of_every_option_of_the_trainer_gives_the_models_ids(
 
 
 @pytest.mark.parametrize(
-    ("dials", "said"),
+    ("dials", "option"),
     [
         ({"model_type": "word"}, "model_type=word"),
         ({"control_symbols": ["§"]}, "control_symbols=§"),
         (SYMBOLS, "user_defined_symbols=<sep>"),
         (SUFFIX, "treat_whitespace_as_suffix=true"),
-        ({"normalization_rule_tsv": "{folder}/rule.tsv"}, "normalization_rule_tsv"),
+        ({"normalization_rule_tsv": "rule.tsv"}, "normalization_rule_tsv"),
     ],
 )
-def test_an_option_that_the_library_cannot_express_is_named(dials, said, tmp_path):
+def test_an_option_that_the_library_cannot_express_is_named(dials, option, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "rule.tsv").write_text("61 62\t63\n")  # ab becomes c
-    dials = {
-        key: value.format(folder=tmp_path) if isinstance(value, str) else value
-        for key, value in dials.items()
-    }
     sentencepiece_model(tmp_path / "theirs", **dials)
     ours = adopted(tmp_path)
-    with pytest.raises(RelposError, match=f"there is no fast tokenizer for {said}"):
+    with pytest.raises(RelposError, match=f"there is no fast tokenizer for {option}"):
         fast_tokenizer(ours)
 
 
@@ -190,13 +189,13 @@ def test_pieces_that_the_library_cuts_otherwise_are_counted(tmp_path, capsys):
     "dials",
     [{}, {"model_type": "bpe", "byte_fallback": True, "normalization_rule_name": "identity"}],
 )
-def test_a_sentencepiece_model_keeps_its_ids_and_gets_what_it_lacks(dials, tmp_path):
+def test_a_sentencepiece_model_keeps_its_ids_and_gets_missing_special_tokens(dials, tmp_path):
     theirs = sentencepiece_model(tmp_path / "theirs", remove_extra_whitespaces=not dials, **dials)
     ours = adopted(tmp_path)
     assert ids(ours, GERMAN + ODD) == theirs.encode(GERMAN + ODD)
     size = theirs.get_piece_size()
-    known, added = (ours.unk, ours.cls, ours.sep), (ours.pad, ours.mask, ours.size)
-    assert (known, added) == ((0, 1, 2), (size, size + 1, size + 2))
+    assert (ours.unk, ours.cls, ours.sep) == (0, 1, 2)
+    assert (ours.pad, ours.mask, ours.size) == (size, size + 1, size + 2)
     marked = ours.encode_marked("Der [MASK] grüßt").tolist()
     assert marked == [*theirs.encode("Der"), ours.mask, *theirs.encode("grüßt")]
     assert ours.decode_marked(ours.encode_marked("Der [MASK] grüßt")) == "Der [MASK] grüßt"
@@ -204,25 +203,25 @@ def test_a_sentencepiece_model_keeps_its_ids_and_gets_what_it_lacks(dials, tmp_p
 
 def stranger(folder: Path, texts: list[str], special: list[str]) -> Any:
     """A tokenizer.json of bytes, as somebody else would make it, and the tokenizer in it."""
-    made = tokenizers.Tokenizer(tokenizers.models.BPE())
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
     alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(
+    tokenizer.train_from_iterator(
         texts,
         tokenizers.trainers.BpeTrainer(
             vocab_size=600, special_tokens=special, initial_alphabet=alphabet
         ),
     )
     folder.mkdir(exist_ok=True)
-    made.save(str(folder / "theirs"))
-    return made
+    tokenizer.save(str(folder / "theirs"))
+    return tokenizer
 
 
 @pytest.mark.parametrize(
     "special", [["<s>", "</s>", "<pad>", "<unk>", "<mask>"], ["<|endoftext|>"], []]
 )
-def test_a_tokenizer_json_keeps_its_ids_and_gets_what_it_lacks(special, tmp_path):
+def test_a_tokenizer_json_keeps_its_ids_and_gets_missing_special_tokens(special, tmp_path):
     theirs = stranger(tmp_path, CODE, special)
     ours = adopted(tmp_path)
     texts = CODE + GERMAN
@@ -238,16 +237,16 @@ def test_pieces_are_not_drawn_by_chance(dropout, tmp_path):
     theirs.model.dropout = dropout
     theirs.save(str(tmp_path / "theirs"))
     assert ids(adopted(tmp_path), CODE) == plain
-    kept = json.loads((tmp_path / "ours" / "tokenizer.json").read_text())
-    assert kept["model"]["dropout"] is None
+    content = json.loads((tmp_path / "ours" / "tokenizer.json").read_text())
+    assert content["model"]["dropout"] is None
 
 
 def cut(model: Any, trainer: Any, pre_tokenizer: Any, folder: Path) -> Tokenizer:
     """The tokenizer of a stranger's tokenizer.json, trained on `PLAIN`."""
-    made = tokenizers.Tokenizer(model)
-    made.pre_tokenizer = pre_tokenizer
-    made.train_from_iterator(PLAIN, trainer)
-    made.save(str(folder / "theirs"))
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.train_from_iterator(PLAIN, trainer)
+    tokenizer.save(str(folder / "theirs"))
     return adopted(folder)
 
 
@@ -342,7 +341,7 @@ def test_words_of_a_sentencepiece_model_are_those_of_the_text(dials, words, tmp_
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"a": ', b"no tokenizer", b"\x00\x01"])
-def test_what_is_no_tokenizer_is_refused_by_name(content, tmp_path):
+def test_a_file_that_is_no_tokenizer_is_refused_by_name(content, tmp_path):
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(RelposError, match=r"^tokenizer=.*/file: n.* tokenizer\.json"):
         adopt(tmp_path / "file", tmp_path / "ours")

@@ -29,12 +29,12 @@ def test_a_little_padding_costs_less_than_a_pass():
     assert len(passes(torch.tensor([16] * 8 + [24] * 8), 2048)) == 1
 
 
-def test_the_longest_go_first():
+def test_the_longest_examples_go_first():
     lengths = torch.tensor([5, 90, 40, 128, 7])
     assert torch.cat(passes(lengths, 128)).tolist() == [3, 1, 2, 4, 0]
 
 
-def test_nobody_gets_the_longest_every_time():
+def test_no_process_always_gets_the_longest_examples():
     assert [share(8, rank, 3).tolist() for rank in range(3)] == [[0, 5, 6], [1, 4, 7], [2, 3]]
 
 

@@ -18,7 +18,7 @@ WORDS = ["the", "cat", ",", "a", "cattle", "mat", "!"]
 
 
 def words_of(tokenizer: Tokenizer) -> list[str]:
-    """Those of `TEXT`."""
+    """The words of `TEXT`."""
     words = Words(tokenizer).split(tokenizer.encode([TEXT])[0])
     return [tokenizer.decode(word).strip() for word in words]
 
@@ -34,7 +34,7 @@ def test_ids_are_those_of_transformers(kind, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "named"),
+    ("kind", "class_name"),
     [
         ("bert", "RobertaTokenizer"),
         ("bert", "AlbertTokenizer"),
@@ -43,25 +43,27 @@ def test_ids_are_those_of_transformers(kind, tmp_path):
     ],
 )
 def test_tokenizer_json_counts_and_a_line_says_where_a_class_reads_it_otherwise(
-    kind, named, tmp_path, capsys
+    kind, class_name, tmp_path, capsys
 ):
     folder = published(kind, tmp_path / "published")
-    wanted = load_tokenizer(folder).encode([TEXT])[0].tolist()
+    expected = load_tokenizer(folder).encode([TEXT])[0].tolist()
     assert capsys.readouterr().err == ""
     settings = json.loads((folder / "tokenizer_config.json").read_text())
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"tokenizer_class": named}))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps(settings | {"tokenizer_class": class_name})
+    )
     tokenizer = load_tokenizer(folder)
-    assert tokenizer.encode([TEXT])[0].tolist() == wanted
+    assert tokenizer.encode([TEXT])[0].tolist() == expected
     assert "tokenizer.json counts" in capsys.readouterr().err
     tokenizer.save(tmp_path / "copy")
     copy = transformers.AutoTokenizer.from_pretrained(tmp_path / "copy")
-    assert copy(TEXT, add_special_tokens=False)["input_ids"] == wanted
+    assert copy(TEXT, add_special_tokens=False)["input_ids"] == expected
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_a_special_token_in_a_text_is_text_until_it_is_asked_for(kind, tmp_path):
     tokenizer = load_tokenizer(published(kind, tmp_path))
-    for _ in range(2):  # nor afterwards
+    for _ in range(2):  # also after `encode_marked`
         assert tokenizer.mask not in tokenizer.encode([f"the {SPECIAL[kind]['mask_token']}"])[0]
         marked = tokenizer.encode_marked("the [MASK] cat").tolist()
         assert marked.count(tokenizer.mask) == 1
@@ -73,12 +75,12 @@ def test_words_are_those_of_the_text(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
-def test_what_is_saved_loads_as_the_same_tokenizer(kind, tmp_path):
+def test_a_saved_tokenizer_loads_as_the_same_one(kind, tmp_path):
     tokenizer = load_tokenizer(published(kind, tmp_path / "published"))
     tokenizer.save(tmp_path / "copy")
-    again = load_tokenizer(tmp_path / "copy")
-    np.testing.assert_array_equal(again.encode([TEXT])[0], tokenizer.encode([TEXT])[0])
-    assert again.specials == tokenizer.specials
+    copy = load_tokenizer(tmp_path / "copy")
+    np.testing.assert_array_equal(copy.encode([TEXT])[0], tokenizer.encode([TEXT])[0])
+    assert copy.specials == tokenizer.specials
 
 
 def test_a_strangers_code_is_not_named_in_what_is_saved(tmp_path):
@@ -166,7 +168,7 @@ def test_a_table_of_words_may_be_rounded_up(tmp_path):
     assert load_tokenizer(folder).size == 15
 
 
-def test_a_damaged_tokenizer_is_one_line(tmp_path):
+def test_a_damaged_tokenizer_is_refused_in_one_line(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(RelposError, match=r"^tokenizer .*$"):
         load_tokenizer(tmp_path)
@@ -181,19 +183,19 @@ def changed(folder: Path, change: Callable[[dict[str, int]], None]) -> Path:
     return folder
 
 
-def test_a_number_that_is_left_out_is_counted(tmp_path):
-    """Else a network would have fewer rows than the tokenizer has ids."""
+def test_the_size_counts_ids_without_a_piece(tmp_path):
+    """A network would otherwise have fewer rows than the tokenizer has ids."""
     loaded = load_tokenizer(changed(tmp_path, lambda words: words.update(zebra=40)))
     assert (loaded.size, loaded.encode(["zebra"])[0].tolist()) == (41, [40])
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda words: words.update(zebra=2**31), "it has 16 pieces, and ids up to 2,147,483,648"),
         (lambda words: words.pop("[UNK]"), "Missing .*UNK"),
     ],
 )
-def test_words_with_which_nothing_can_be_encoded_are_refused(change, said, tmp_path):
-    with pytest.raises(RelposError, match=rf"^tokenizer .*: .*{said}"):
+def test_a_vocabulary_that_cannot_encode_is_refused(change, message, tmp_path):
+    with pytest.raises(RelposError, match=rf"^tokenizer .*: .*{message}"):
         load_tokenizer(changed(tmp_path, change))

@@ -43,12 +43,12 @@ def unmasked(batch: MicroBatch) -> torch.Tensor:
 
 def sentences(ids: list[int], words: Words) -> list[list[Word]]:
     """The words of each sentence of an example."""
-    found: list[list[int]] = [[]]
+    parts: list[list[int]] = [[]]
     for piece in ids[1:]:
         if piece == PAD:
             break
-        found[-1].append(piece) if piece != SEP else found.append([])
-    return [words.split(sentence) for sentence in found[:-1]]
+        parts[-1].append(piece) if piece != SEP else parts.append([])
+    return [words.split(sentence) for sentence in parts[:-1]]
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -86,7 +86,7 @@ def test_a_mirrored_row_is_its_tokens_from_the_last_to_the_first(batches):
     assert padded > 50
 
 
-def test_special_tokens_and_padding_stay(batches, words):
+def test_special_tokens_and_padding_stay_in_place(batches, words):
     for batch, numbers in batches:
         before, after = unmasked(batch), unmasked(permuted(batch, numbers, words, None))
         for fixed in (CLS, SEP, PAD):
@@ -101,13 +101,13 @@ def _start(row: list[int], sentence: list[Word]) -> int:
 
 def _whole_words(pieces: list[int], group: list[Word]) -> Counter[Word]:
     """`pieces` cut into words of `group`, which they must be."""
-    found: Counter[Word] = Counter()
+    counts: Counter[Word] = Counter()
     while pieces:
         ordered = sorted(group, key=len, reverse=True)
         word = next(word for word in ordered if tuple(pieces[: len(word)]) == word)
-        found[word] += 1
+        counts[word] += 1
         pieces = pieces[len(word) :]
-    return found
+    return counts
 
 
 def test_masks_travel_with_their_pieces(batches, words):
@@ -141,12 +141,12 @@ def test_a_permutation_depends_on_the_example_and_not_on_its_batch(store, words)
     examples = store.examples("heldout", "pair", LENGTH, 100)
 
     def by_number(tokens: int) -> dict[int, list[int]]:
-        found = {}
+        pieces = {}
         for batch, numbers in masked_batches(examples, store.vocabulary, tokens):
             rows = permuted(batch, numbers, words, 4).input_ids.tolist()
             for number, row in zip(numbers.tolist(), rows, strict=True):
-                found[number] = [piece for piece in row if piece]
-        return found
+                pieces[number] = [piece for piece in row if piece]
+        return pieces
 
     assert by_number(64) == by_number(1_000)
 
@@ -172,8 +172,8 @@ def test_n_grams_are_permuted_and_stay_whole(store, words, n):
     ids = np.asarray(store.ids[: starts[-1]], np.int32)
     after = np.split(ngrams_permuted(np.diff(starts), ids, 5, words, n), starts[1:-1])
     before = np.split(ids, starts[1:-1])
-    for number, (was, now) in enumerate(zip(before, after, strict=True)):
-        assert now.tolist() == in_loops(words.split(was), 5 + number, n)
+    for number, (before_row, after_row) in enumerate(zip(before, after, strict=True)):
+        assert after_row.tolist() == in_loops(words.split(before_row), 5 + number, n)
     assert n == 100 or not np.array_equal(np.concatenate(before), np.concatenate(after))
 
 

@@ -108,15 +108,15 @@ def test_a_broken_archive_names_the_file(tmp_path, suffix, pack):
 
 
 @pytest.mark.parametrize(
-    ("corpus", "said"),
+    ("corpus", "message"),
     [
         ("{here}/nowhere", r"no folder or file .*nowhere"),
         ("{here}", "no text file"),
         (None, r"data\.root=FOLDER"),
     ],
 )
-def test_a_place_without_text_is_refused(corpus, said, tmp_path):
-    with pytest.raises(RelposError, match=said):
+def test_a_place_without_text_is_refused(corpus, message, tmp_path):
+    with pytest.raises(RelposError, match=message):
         Files(corpus=corpus and corpus.format(here=tmp_path)).files()
 
 
@@ -135,9 +135,9 @@ def test_relpos_data_is_the_root_by_default(tmp_path, monkeypatch):
 def test_files_are_known_by_name_size_and_hash(tmp_path):
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "a.txt").write_text("One.\n")
-    found = Files(root=str(tmp_path)).identity()
-    assert found is not None
-    (name, size, digest) = found["files"][0]
+    identity = Files(root=str(tmp_path)).identity()
+    assert identity is not None
+    (name, size, digest) = identity["files"][0]
     assert (name, size, len(digest)) == ("a.txt", 5, 64)
 
 
@@ -152,15 +152,15 @@ def test_a_task_is_known_by_its_files(tmp_path):
     (tmp_path / "glue" / "STS-B").mkdir(parents=True)
     for name in ("train.tsv", "._train.tsv", ".DS_Store"):
         (tmp_path / "glue" / "STS-B" / name).write_text("x\n")
-    found = Files(root=str(tmp_path)).glue_identity({"name": "stsb", "folder": "STS-B"})
-    assert found is not None
-    assert [name for name, *_ in found["files"]] == ["STS-B/train.tsv"]
+    identity = Files(root=str(tmp_path)).glue_identity({"name": "stsb", "folder": "STS-B"})
+    assert identity is not None
+    assert [name for name, *_ in identity["files"]] == ["STS-B/train.tsv"]
 
 
 def test_a_hub_text_is_known_by_id_configuration_and_revision():
-    found = Hub(texts=[{"id": "a/b", "revision": "r"}]).identity()
-    assert found is not None
-    assert found["hub"] == [
+    identity = Hub(texts=[{"id": "a/b", "revision": "r"}]).identity()
+    assert identity is not None
+    assert identity["hub"] == [
         {
             "id": "a/b",
             "config": None,
@@ -181,7 +181,7 @@ def test_an_unknown_key_of_a_hub_text_is_refused():
     "name", ["corpus/1.txt", "corpus/2.txt", "glue/RTE/dev.tsv", "glue/RTE/train.tsv"]
 )
 @pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_text("another")])
-def test_the_toy_data_are_those_that_were_written(tmp_path, name, harm):
+def test_toy_files_that_have_changed_are_refused(tmp_path, name, harm):
     files = [
         tmp_path / written for written in ("corpus/1.txt", "glue/RTE/dev.tsv", "glue/RTE/train.tsv")
     ]

@@ -38,7 +38,7 @@ def sources(folder: Path) -> list[str]:
 
 
 def sentences_of(store: Store, document: int) -> list[np.ndarray]:
-    """The ids of its sentences."""
+    """The ids of a document's sentences."""
     first, last = store.documents[document : document + 2]
     return [store.ids[a:b] for a, b in pairwise(store.sentences[first : last + 1])]
 
@@ -62,7 +62,7 @@ def folder(tmp_path: Path, tokenizer: Tokenizer) -> Path:
     return tmp_path / "store"
 
 
-def test_text_goes_in_and_comes_out(folder, tokenizer):
+def test_a_store_gives_back_its_text(folder, tokenizer):
     store = Store(folder)
     read = {
         source: [tokenizer.decode(ids) for ids in sentences_of(store, i)]
@@ -139,13 +139,13 @@ def test_text_of_which_no_token_is_known_is_refused_at_its_beginning(
         write_store(iter([Document("a", text())]), tokenizer, tmp_path, 0.2, processes=1)
 
 
-def test_many_unknown_tokens_are_told(tmp_path, tokenizer, capsys):
+def test_a_line_says_that_many_tokens_are_unknown(tmp_path, tokenizer, capsys):
     store = written(tmp_path, tokenizer, {"a": ["丁 丁 丁 丁."] * 9} | TEXTS)
     tell(tmp_path)
     unknown = int((store.ids == tokenizer.unk).sum())
     assert 0 < unknown == store.manifest.unknown
-    said = f"{unknown / len(store.ids):.1%} of these tokens are unknown"
-    assert said in capsys.readouterr().err
+    message = f"{unknown / len(store.ids):.1%} of these tokens are unknown"
+    assert message in capsys.readouterr().err
 
 
 def test_a_store_of_no_text_is_refused(tmp_path, tokenizer):
@@ -190,7 +190,7 @@ def test_a_store_that_is_not_whole_is_refused(file, damaged, message, folder):
         ({"split": "train", "limit": 0}, "limit=0: a whole number"),
     ],
 )
-def test_wrong_words_are_refused(folder, keys, message):
+def test_wrong_arguments_of_examples_are_refused(folder, keys, message):
     with pytest.raises(RelposError, match=message):
         Store(folder).examples(**keys)  # type: ignore[arg-type]
 
@@ -237,16 +237,16 @@ def test_generated_documents_are_held_out_whole(tmp_path, tokenizer):
     assert Store(tmp_path).heldout.sum() == 1
 
 
-def test_what_was_read_dropped_and_held_out_is_told(folder, capsys):
+def test_a_line_says_what_was_read_dropped_and_held_out(folder, capsys):
     manifest = json.loads((folder / MANIFEST).read_text())
     (folder / MANIFEST).write_text(json.dumps(manifest | {"dropped": {"headings": 1200}}))
     tell(folder)
-    said = capsys.readouterr().err
-    assert said.startswith("relpos: 6 documents, 18 sentences, ")
-    assert "in 1 document or end of a document; " in said
-    assert said.endswith("left out 1,200 headings\n")
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("relpos: 6 documents, 18 sentences, ")
+    assert "in 1 document or end of a document; " in stderr
+    assert stderr.endswith("left out 1,200 headings\n")
 
 
-def test_a_share_is_about_kept():
+def test_about_the_given_share_of_documents_is_chosen():
     drawn = np.random.default_rng(0).integers(0, 2**64, 20_000, np.uint64)
     assert chosen(drawn, 0.1).mean() == pytest.approx(0.1, abs=0.01)

@@ -33,19 +33,19 @@ def rows(texts: list[Any], column: str = "text") -> list[dict[str, Any]]:
     return [{"id": number, column: text} for number, text in enumerate(texts)]
 
 
-def jsonl(path: Path, *given: Any) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows(*given)), encoding="utf-8")
+def jsonl(path: Path, *arguments: Any) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows(*arguments)), encoding="utf-8")
 
 
-def table(path: Path, *given: Any) -> None:
+def table(path: Path, *arguments: Any) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows(*given)[0]))
+        writer = csv.DictWriter(file, list(rows(*arguments)[0]))
         writer.writeheader()
-        writer.writerows(rows(*given))
+        writer.writerows(rows(*arguments))
 
 
-def parquet(path: Path, *given: Any) -> None:
-    datasets.Dataset.from_list(rows(*given)).to_parquet(path)
+def parquet(path: Path, *arguments: Any) -> None:
+    datasets.Dataset.from_list(rows(*arguments)).to_parquet(path)
 
 
 WRITERS: dict[str, Callable[..., None]] = {"a.jsonl": jsonl, "a.csv": table, "a.parquet": parquet}
@@ -78,16 +78,16 @@ def test_tables_of_text_may_be_compressed(name, packed, tmp_path):
 @pytest.mark.parametrize(
     "name", ["a[1].jsonl", "a*.jsonl", "[[a.jsonl", "a::b.jsonl", "zip:/a.jsonl", "x [1]/a.jsonl"]
 )
-def test_a_name_is_no_pattern_and_no_address(name, tmp_path):
-    for each, texts in ((name, TEXTS), ("a1.jsonl", ["other"]), ("x 1/a.jsonl", ["other"])):
-        (tmp_path / each).parent.mkdir(exist_ok=True)
-        jsonl(tmp_path / each, texts)
+def test_a_file_name_is_no_pattern_and_no_address(name, tmp_path):
+    for file, texts in ((name, TEXTS), ("a1.jsonl", ["other"]), ("x 1/a.jsonl", ["other"])):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        jsonl(tmp_path / file, texts)
     (tmp_path / f"{name}.gz").write_bytes(gzip.compress((tmp_path / name).read_bytes()))
     assert documents(tmp_path / name) == documents(tmp_path / f"{name}.gz") == TEXTS
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_the_column_is_named_once(name, tmp_path):
+def test_a_column_that_is_not_called_text_must_be_given(name, tmp_path):
     WRITERS[name](tmp_path / name, TEXTS, "body")
     assert documents(tmp_path, text="body") == TEXTS
     with pytest.raises(
@@ -128,7 +128,7 @@ def test_markdown_is_read_as_it_stands(tmp_path):
     assert documents(tmp_path) == ["# Title\n\nOne *word*.", "Two."]
 
 
-def test_beside_texts_tables_and_markdown_are_read_where_they_are_asked_for(tmp_path):
+def test_tables_and_markdown_beside_texts_are_read_only_on_request(tmp_path):
     (tmp_path / "a.txt").write_text("A text.\n")
     before = Files(corpus=str(tmp_path)).identity()
     (tmp_path / "README.md").write_text("About these texts.\n")
@@ -140,7 +140,7 @@ def test_beside_texts_tables_and_markdown_are_read_where_they_are_asked_for(tmp_
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("a.jsonl", b'{"text": "One."}\n{"text": \n', "a.jsonl line 2: not JSON"),
         (
@@ -164,9 +164,9 @@ def test_beside_texts_tables_and_markdown_are_read_where_they_are_asked_for(tmp_
         ("a.pdf", b"%PDF", "it has .pdf, which are not read"),
     ],
 )
-def test_what_cannot_be_read_is_refused_in_a_line_that_names_it(name, content, said, tmp_path):
+def test_a_file_that_cannot_be_read_is_named_in_one_line(name, content, message, tmp_path):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(RelposError, match=said) as refusal:
+    with pytest.raises(RelposError, match=message) as refusal:
         documents(tmp_path)
     assert "\n" not in str(refusal.value)
 

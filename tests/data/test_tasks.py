@@ -11,7 +11,7 @@ def test_there_is_a_file_for_each_task():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_authors_steps_are_theirs_on_the_official_rows(name):
+def test_the_official_rows_get_the_authors_steps(name):
     t = task(name)
     assert authors_steps(t, t.rows, t.batch) == t.steps
 
@@ -36,7 +36,7 @@ def test_a_handful_of_rows_still_gets_a_step():
     assert authors_steps(task("cola"), 1, 32) >= 1
 
 
-def test_columns_of_the_table_are_nine_and_wnli():
+def test_the_table_has_nine_columns_and_wnli():
     columns = [column for name in NAMES for column in task(name).columns]
     assert sorted(columns) == sorted(
         ["cola", "mnli_m", "mnli_mm", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli"]

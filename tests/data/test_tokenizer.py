@@ -84,13 +84,13 @@ def test_sentences_too_long_to_train_on_are_named_with_the_way_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [(None, r"tokenizer\.model: no such file"), (b"nothing of it", r"tokenizer\.model")],
 )
-def test_a_missing_and_a_broken_tokenizer_are_refused(content, said, tmp_path):
+def test_a_missing_and_a_broken_tokenizer_are_refused(content, message, tmp_path):
     if content:
         (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(RelposError, match=said):
+    with pytest.raises(RelposError, match=message):
         Tokenizer.load(tmp_path)
 
 

@@ -37,8 +37,8 @@ BAG: dict[str, Callable[[Chance, str], Item]] = {
     "mnli": tasks.mnli,
     "mnli_mm": tasks.mnli_mismatched,
 }
-# What the best single word can get right. SST-2: a word of praise is in all good reviews and in
-# half as many bad ones.
+# The share of labels that the best single word gets right. SST-2: a word of praise is in all good
+# reviews and in half as many bad ones.
 BEST_WORD = {"sst2": 2 / 3, "qqp": 1 / 2, "stsb": 1 / 4, "mnli": 1 / 3, "mnli_mm": 1 / 3}
 LEMMA = {
     form: forms[0]
@@ -79,14 +79,14 @@ def bags(item: Item) -> list[list[str]]:
 
 def event_keys(*sentences: str) -> set[str]:
     """The keys of the events that sentences tell."""
-    found = set()
+    keys = set()
     for sentence in sentences:
         lemmas = [LEMMA.get(word, "") for word in words(sentence)]
         nouns = [word for word in lemmas if word in lexicon.PEOPLE]
         verbs = [word for word in lemmas if word in lexicon.VERBS]
         if len(nouns) == 2 and verbs:
-            found.add(key(nouns[0], verbs[0], nouns[1]))
-    return found
+            keys.add(key(nouns[0], verbs[0], nouns[1]))
+    return keys
 
 
 def digest(folder: Path) -> str:
@@ -121,10 +121,10 @@ def test_order_tasks_have_both_labels_for_the_same_words(name):
     chance = Chance(0, "test")
     for part in ("train", "dev", "test"):
         for _ in range(300):
-            one, other = ORDER[name](chance, part)
-            assert bags(one) == bags(other)
-            assert one.label != other.label
-            assert one.sentences != other.sentences
+            first, second = ORDER[name](chance, part)
+            assert bags(first) == bags(second)
+            assert first.label != second.label
+            assert first.sentences != second.sentences
 
 
 @pytest.mark.parametrize("name", ORDER)
@@ -135,7 +135,7 @@ def test_the_coin_of_order_tasks_is_fair(name):
     assert max(labels.values()) / 2000 < 0.5 + 4 * sqrt(0.25 / 2000)
 
 
-def test_cola_knows_good_from_bad():
+def test_cola_pairs_a_grammatical_with_an_ungrammatical_sentence():
     chance = Chance(0, "test")
     for _ in range(1000):
         good, bad = tasks.cola(chance, "train")
@@ -160,7 +160,7 @@ def test_cola_knows_good_from_bad():
         ("who do the dog chase?", False),
     ],
 )
-def test_the_recogniser(sentence, expected):
+def test_the_recogniser_tells_sentences_from_other_words(sentence, expected):
     assert grammatical(words(sentence)) is expected
 
 
@@ -179,15 +179,15 @@ def test_no_single_word_gives_a_label_away(name):
     """For every word of either segment: the share of the most frequent label where it stands,
     within sampling error."""
     chance, task = Chance(0, "test"), BAG[name]
-    seen: dict[tuple[int, str], Counter[str]] = {}
+    counts: dict[tuple[int, str], Counter[str]] = {}
     for _ in range(4000):
         item = task(chance, "train")
         for segment, sentence in enumerate(item.sentences):
             for word in set(words(sentence)):
-                seen.setdefault((segment, word), Counter())[item.label] += 1
-    for where, labels in seen.items():
+                counts.setdefault((segment, word), Counter())[item.label] += 1
+    for place, labels in counts.items():
         count, share = sum(labels.values()), BEST_WORD[name]
-        assert max(labels.values()) / count < share + 4.5 * sqrt(share * (1 - share) / count), where
+        assert max(labels.values()) / count < share + 4.5 * sqrt(share * (1 - share) / count), place
 
 
 @pytest.mark.parametrize("name", [*ORDER, *BAG])
@@ -200,13 +200,13 @@ def test_parts_share_no_event(name):
 
 
 def test_the_corpus_tells_train_events_in_sentences():
-    chance, found, polarity = Chance(0, "test"), set(), {*lexicon.POSITIVE, *lexicon.NEGATIVE}
+    chance, keys, polarity = Chance(0, "test"), set(), {*lexicon.POSITIVE, *lexicon.NEGATIVE}
     for _ in range(3000):
-        both = corpus.pair(chance)
-        assert all(grammatical(sentence) for sentence in both if not polarity & set(sentence))
-        found |= event_keys(*map(spelled, both))
-    assert len(found) > 500
-    assert {*map(part_of, found)} == {"train"}
+        pair = corpus.pair(chance)
+        assert all(grammatical(sentence) for sentence in pair if not polarity & set(sentence))
+        keys |= event_keys(*map(spelled, pair))
+    assert len(keys) > 500
+    assert {*map(part_of, keys)} == {"train"}
 
 
 def test_the_reader_sees_one_sentence_a_line(folder):
@@ -242,16 +242,16 @@ def test_cola_has_no_header(folder, part):
     }
 
 
-def test_a_full_disk_is_one_line_and_the_next_try_heals(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_in_one_line_and_the_next_try_succeeds(tmp_path, monkeypatch):
     toy = import_module("relpos.data.toy.write")
     monkeypatch.setattr(toy, "EVALUATION", 2)
     opened = toy.opened
     room = iter(range(10))
 
-    def open_while_there_is_room(path: Path, *given: str, **more: str) -> IO[str]:
+    def open_while_there_is_room(path: Path, *arguments: str, **options: str) -> IO[str]:
         if next(room, None) is None:
             raise OSError(ENOSPC, "No space left on device")
-        return opened(path, *given, **more)
+        return opened(path, *arguments, **options)
 
     monkeypatch.setattr(toy, "opened", open_while_there_is_room)
     with pytest.raises(

@@ -50,7 +50,7 @@ def test_the_same_words_in_another_order_are_the_same_and_other_words_are_not(to
     assert not Words(tokenizer).same(first, third)
 
 
-def test_equal_pieces_are_not_enough_where_they_belong_to_other_words(tokenizer):
+def test_texts_of_equal_pieces_but_other_words_are_not_the_same(tokenizer):
     begins, inside, other = map(tokenizer.processor.piece_to_id, ("▁the", "s", "▁a"))
     assert tokenizer.unk not in (begins, inside)
     first, second = np.array([[begins, inside, other], [begins, other, inside]])
@@ -61,5 +61,5 @@ def test_equal_pieces_are_not_enough_where_they_belong_to_other_words(tokenizer)
     ("character", "expected"),
     [(".", True), ("“", True), ("$", True), ("a", False), ("3", False), ("▁", False)],
 )
-def test_punctuation(character, expected):
+def test_symbols_of_ascii_count_as_punctuation(character, expected):
     assert is_punctuation(character) is expected
