@@ -9,9 +9,8 @@ and paragraphs -> sentences.
 | lines    | anything else: a sentence or a paragraph a line           | the file      | a line                   |
 
 The beginning of a file decides for the file. From Project Gutenberg's line `*** END OF THE PROJECT
-GUTENBERG EBOOK` on comes its
-licence: it is cut, up to the next `*** START OF THE PROJECT GUTENBERG EBOOK` or the end. What is
-    left out is counted.
+GUTENBERG EBOOK` on comes its licence: it is cut, up to the next `*** START OF THE PROJECT GUTENBERG
+EBOOK` or the end. What is left out is counted.
 
 Sentences are those of sentencex (English rules, in Rust). Its version is recorded in the manifest
 of a store (`splitter`) and is not part of a run's identity: where a text has a store, a newer
@@ -28,7 +27,7 @@ from itertools import chain, dropwhile, groupby, islice, pairwise, tee
 
 import numpy as np
 
-# Nothing in these can match in two ways: the time of a line of a megabyte would be its square.
+# No part of these patterns matches in two ways, or the time would be the square of a line's length.
 TITLE = re.compile(r"^ ?= (?!=)(?=[= ]*[^= ]).* = ?$")  # a level-1 heading of WikiText
 HEADING = re.compile(r"^ ?= .*= ?$")  # any heading of WikiText
 # The line's end: a long title may have been wrapped.
@@ -129,15 +128,15 @@ def _without_licence(blocks: Iterator[str], dropped: Counter[str]) -> Iterator[s
         if not inside and ("***" not in block or not LICENCE.search(block)):
             yield block
             continue
-        kept = []
+        lines = []
         for line in block.splitlines(keepends=True):
             begins = BEGIN.match(line)
             inside = bool(LICENCE.match(line)) or (inside and not begins)
             if inside or begins:
                 dropped["lines of Project Gutenberg's licence"] += bool(line.strip())
             else:
-                kept.append(line)
-        yield "".join(kept)
+                lines.append(line)
+        yield "".join(lines)
 
 
 def _articles(name: str, blocks: Iterator[str], dropped: Counter[str]) -> Iterator[Document]:

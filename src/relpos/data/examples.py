@@ -72,7 +72,7 @@ class ExampleSet(ABC):
         if self.count < self.total:
             indices = indices * self.total // self.count
         # `right`: a document without an example has the same entry as the next document, and must
-        #     be passed over.
+        # be passed over.
         document = np.searchsorted(self.before, indices, side="right") - 1
         return document, indices - self.before[document]
 

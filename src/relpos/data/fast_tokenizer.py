@@ -155,8 +155,8 @@ def _normalizer(spec: Any) -> normalizers.Normalizer:
     rules: list[normalizers.Normalizer] = []
     if spec.precompiled_charsmap:
         # The library looks up a letter together with its marks and may lose them, where
-        # SentencePiece finds those that belong
-        # together: these are composed before, and the others are held apart.
+        # SentencePiece finds those that belong together: these are composed before, and the others
+        # are held apart.
         apart = normalizers.Replace(Regex(r"(?<=[^\0])(?=[\p{M}\p{Cf}\n])"), JOINT)
         table = normalizers.Precompiled(spec.precompiled_charsmap)
         rules += [normalizers.NFC(), apart, table, normalizers.Replace(JOINT, "")]

@@ -15,7 +15,7 @@ from relpos.errors import RelposError, from_library, nearest
 
 SPLITS = ("train", "dev", "test")
 # The diagnostic set belongs to no task's folder, and on the hub it is a configuration of its own.
-# the original download script has its own name for it
+# The original download script has another name for it.
 IN_FOLDER = {"ax": ("AX/test.tsv", "diagnostic/diagnostic.tsv")}
 ON_HUB = {"ax": ("ax", "test")}
 NAMED = {
@@ -128,7 +128,7 @@ class HubGlue:
             rows = datasets.load_dataset(self.id, config, revision=self.revision, split=name)
         source = f"{self.id} {config} {name}"
         fields = {}
-        for ours, hub in zip(task.sentences, task.hub_sentences or task.sentences, strict=True):
+        for column, hub in zip(task.sentences, task.hub_sentences or task.sentences, strict=True):
             if hub not in rows.column_names:
                 raise RelposError(f"{source}: no column {hub!r}.{nearest(hub, rows.column_names)}")
             texts = list(rows[hub])
@@ -137,7 +137,7 @@ class HubGlue:
                     f"{source} row {texts.index(None) + 1}: column {hub!r} holds null, a text or a "
                     "number is expected"
                 )
-            fields[ours] = list(map(str, texts))
+            fields[column] = list(map(str, texts))
         if split in task.labelled and "label" in rows.column_names:
             names = getattr(rows.features["label"], "names", task.labels)
             fields[task.label] = _words(source, task, rows["label"], names)

@@ -24,7 +24,7 @@ from relpos.trust import refuse_mistakes
 ROWS = 1_000  # read at a time
 COMMIT = re.compile(r"[0-9a-f]{40}")
 BLOCK = 500  # rows
-# characters from which on a row is taken for one that does not occur by chance in another book
+# characters; so long a row hardly occurs by chance in another book
 LONG = 40
 SAMPLED = 16  # one in so many long rows is remembered
 FEWEST = 4  # a block with fewer remembered rows is kept: they are too few to tell
@@ -62,15 +62,15 @@ def identified(data_set: Mapping[str, object]) -> Identity:
     folder = Path(str(data_set["id"]))
     if not folder.is_dir():
         return dict(data_set)
-    others = {key: value for key, value in data_set.items() if key != "id"}
-    return others | {"files": described_folder(folder, folder)}
+    keys = {key: value for key, value in data_set.items() if key != "id"}
+    return keys | {"files": described_folder(folder, folder)}
 
 
 def commit(text: HubText) -> str | None:
     """The commit of a data set on the hub that its revision names today; None for a folder."""
     import datasets
 
-    with suppress(Exception):  # of many unrelated types; whoever reads the text says what is wrong
+    with suppress(Exception):  # many unrelated types; the reader of the text says what is wrong
         builder = datasets.load_dataset_builder(text.id, text.config, revision=text.revision)
         if COMMIT.fullmatch(builder.hash or ""):
             return str(builder.hash)
@@ -140,12 +140,12 @@ def _rows(place: str, column: str, batches: Iterator[Batch]) -> Iterator[str]:
     Raises:
         RelposError: a batch cannot be read, or the column is missing or holds something else.
     """
-    known, number = set[str](), count(1)
+    columns, number = set[str](), count(1)
     with from_library(place):
         for names, values in batches:
-            known.update(names)
-            if column not in known:
-                raise RelposError(f"{place} has no column {column!r}.{nearest(column, known)}")
+            columns.update(names)
+            if column not in columns:
+                raise RelposError(f"{place} has no column {column!r}.{nearest(column, columns)}")
             for value, row in zip(values, number, strict=False):
                 if not isinstance(value, str | None):
                     raise RelposError(

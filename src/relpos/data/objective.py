@@ -120,8 +120,8 @@ class Objective:
 
     @property
     def masking(self) -> object:
-        """The value of `recipe.masking`, and so of a run's meaning, for this objective; None: it
-        has none."""
+        """The value of `recipe.masking` for this objective, part of a run's meaning; None: it has
+        none."""
         return None
 
     @property
@@ -210,8 +210,9 @@ masked = Masked()
 
 @dataclass(frozen=True)
 class NextTokens(Objective):
-    """Every token of text from the tokens before it; nothing is masked. [CLS] and [SEP] are read
-    and not predicted, as with masks, so that the same tokens count whatever order they stand in."""
+    """Every token of text is predicted from the tokens before it; none is masked. [CLS] and [SEP]
+    are read and not predicted, as with masks, so that the same tokens count whatever order they
+    stand in."""
 
     @property
     def heldout(self) -> Objective:

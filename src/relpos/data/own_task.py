@@ -157,7 +157,7 @@ def _classes(location: OwnFiles, task: Task) -> list[str]:
         )
     # As words, 10 would stand before 2: the order of the classes is that of a classifier's outputs.
     if all(re.fullmatch(r"-?\d{1,4300}", word) for word in classes):  # int refuses more digits
-        # Of 1 and 01 the word decides: their order in the set changes from process to process.
+        # Between 1 and 01 the word decides: their order in the set changes from process to process.
         return sorted(classes, key=lambda word: (int(word), word))
     return sorted(classes)
 
@@ -197,6 +197,6 @@ def read_task_file(name: str) -> dict[str, object]:
     task = {"name": path.stem, "folder": ".", **content}
     task["folder"] = str((place / expanded(str(task["folder"] or "."))).resolve())
     match content:
-        case {"intermediate": str(before)} if is_task_file(before):
-            task["intermediate"] = str((place / expanded(before)).resolve())
+        case {"intermediate": str(file)} if is_task_file(file):
+            task["intermediate"] = str((place / expanded(file)).resolve())
     return task

@@ -39,7 +39,7 @@ class PairItem:
         paradigm: its kind.
         texts: the right one is the first.
         place: where the item stands, for messages.
-        given: how each text begins that is read and not scored; empty: all of every text is scored.
+        given: the beginning of each text, which is read and not scored; empty: all is scored.
     """
 
     paradigm: str
@@ -51,8 +51,8 @@ class PairItem:
     def has_same_words(self) -> bool:
         """Whether all texts hold the same words as they are written, whatever their case; a
         tokenizer may see it otherwise."""
-        first, *others = (Counter(re.findall(r"\w+|[^\w\s]", text.lower())) for text in self.texts)
-        return all(words == first for words in others)
+        bags = [Counter(re.findall(r"\w+|[^\w\s]", text.lower())) for text in self.texts]
+        return all(bag == bags[0] for bag in bags)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +62,8 @@ class PairSource(ABC):
     Args:
         limit: how many pairs of each paradigm are taken, the first by the hash of their text; None:
             all.
-        others: how many of those pairs whose sentences do not hold the same words; `limit` then
-            counts the other pairs alone.
-            None: `limit` counts all pairs.
+        others: how many pairs of each paradigm whose sentences do not hold the same words; `limit`
+            then counts those that do. None: `limit` counts all pairs.
     """
 
     limit: Count | None = None

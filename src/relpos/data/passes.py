@@ -34,7 +34,7 @@ def passes(lengths: Tensor, room: int) -> list[Tensor]:
     parts, start = [], 0
     while start < len(padded):
         end = min(len(padded), start + max(1, room // int(padded[start])))
-        # by ending before each of them
+        # tokens of padding, by ending the pass before each example
         saved = (padded[start] - padded[start:end]) * np.arange(end - start, 0, -1)
         if saved.max() > PASS:
             end = start + int(saved.argmax())
@@ -44,7 +44,7 @@ def passes(lengths: Tensor, room: int) -> list[Tensor]:
 
 
 FULL = 15 / 16
-"""Where so large a share of a pass is computed, all of it is: leaving the rest out costs copies."""
+"""A pass that needs so large a share of its places computes all: leaving some out costs copies."""
 _UNIT = 64  # the tokens that a recorded pass computes are a multiple of this
 
 
@@ -84,9 +84,9 @@ class Shapes:
         return cls(float(numbers.mean()), float(numbers.std(correction=0)), n, length, room)
 
     def deal(self, lengths: Tensor) -> Iterator[tuple[Tensor, int, Tensor | None]]:
-        """(b,) the tokens of each row of a step → of each pass its rows, the longest first; its
-        columns n; and `held` (tokens,), the places that it computes, row · n + column, in order, of
-        each row the first ones; None: all are computed."""
+        """(b,) the tokens of each row of a step → for each pass its rows, the longest first; its
+        columns n; and `held` (tokens,), the places row · n + column that it computes, in order: the
+        first ones of each row. None: all."""
         n = self.n
         if int(lengths.max()) > n:
             n = self.length

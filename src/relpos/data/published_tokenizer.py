@@ -97,7 +97,7 @@ class PublishedTokenizer(Tokenizer):
         """Refuses a tokenizer whose size does not fit the network in the same folder, or the number
         of its pieces."""
         config = read_json(self.path / "config.json", dict, {})
-        # the second as an exported network of ours has it
+        # exported networks of ours have `vocabulary`
         key = next((key for key in ("vocab_size", "vocabulary") if key in config), "")
         rows = config.get(key)
         if not isinstance(rows, int):  # there is no network in the folder
@@ -114,12 +114,11 @@ class PublishedTokenizer(Tokenizer):
 
     @property
     def size(self) -> int:
-        return self.last + 1  # some leave numbers out
+        return self.last + 1  # a vocabulary may leave numbers out
 
     def encode(self, texts: list[str]) -> list[TextIds]:
-        # Set at each call, because the tokenizer keeps it and `encode_marked` sets it the other
-        # way.
-        # the library's name for: special tokens in a text are plain text
+        # Special tokens in a text are plain text. Set at each call, because the tokenizer keeps the
+        # option and `encode_marked` sets it the other way.
         self.backend.encode_special_tokens = True
         rows = [
             np.array(row.ids, np.int32)
@@ -250,7 +249,7 @@ def opened(path: Path) -> Any:
                 their_backend = _settled(theirs.backend_tokenizer)
                 backend = backend or their_backend
                 differs = _ids_of_pieces(backend) != _ids_of_pieces(their_backend)
-            except Exception:  # of many unrelated types
+            except Exception:  # many unrelated types
                 if backend is None:
                     raise
                 theirs = PreTrainedTokenizerFast.from_pretrained(str(path), local_files_only=True)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 COLUMN = "text"
 KINDS: tuple[tuple[str, ...], ...] = (SUFFIXES, tuple(hub.TABLES), MARKDOWN)
 """Ends of the names of text files, of tables with a column of text, and of Markdown. A folder is
-read for the first kind that it
-has: a README.md, or a table of where texts are from, is no text beside texts."""
+read for the first kind that it has: a README.md, or a table of where texts are from, is no text
+beside texts."""
 # Raise it when other text is made of the same files: it stands in the identity of every run on text
 # that is not generated.
 READING = 2
@@ -64,7 +64,7 @@ class Files(TextSource):
     Relative names are looked up below the folder that RELPOS_DATA names, where it is set; where
     none of the three is given, that folder is the root.
 
-    `text` is the column of tables, by default COLUMN; so many rows make a document as `lines` says.
+    `text` is the column of tables, by default COLUMN; `lines` rows make a document.
     """
 
     root: str | None = None
@@ -85,7 +85,7 @@ class Files(TextSource):
 
     @property
     def folder(self) -> Path:
-        """The folder below which the names of files count."""
+        """The folder to which the names of files are relative."""
         place = self.corpus_location()
         if place.is_file():
             return place.parent
@@ -165,10 +165,9 @@ class Hub(TextSource):
     by its id.
 
     `texts`: mappings with `id` and, where needed, `config`, `revision`, `split`, `text` (the name
-        of the column), and
-    `unique: true`, which leaves out repeated books (`relpos.data.hub.without_repeats`). Rows
-    without WikiText's headings make documents of `lines` rows. `streaming` reads over the network
-    and stores nothing.
+    of the column), and `unique: true`, which leaves out repeated books
+    (`relpos.data.hub.without_repeats`). Rows without WikiText's headings make documents of `lines`
+    rows. `streaming` reads over the network and stores nothing.
     """
 
     texts: Sequence[Mapping[str, object]]
@@ -228,7 +227,7 @@ class Toy(TextSource):
         """The files that the generator has written into `folder`, as a source.
 
         Raises:
-            RelposError: one of them is another file now, or there are more.
+            RelposError: one of them has changed, or there are more.
         """
         check_all_recorded(folder)
         dials = {key: value for key, value in vars(self).items() if key != "seed"}

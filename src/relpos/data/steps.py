@@ -31,8 +31,7 @@ from relpos.data.passes import Shapes, outputs, passes, share
 from relpos.errors import RelposError
 
 SAMPLED = 4096  # examples, spread over all, whose lengths decide the shapes of recorded passes
-# steps whose examples are drawn together: each for itself would take the time of many small
-# operations
+# steps whose examples are drawn together: step by step, many small operations would take longer
 AT_ONCE = 16
 HELDOUT_SEED = 20_210_801  # held-out text has the same masks in every run
 ROUNDS = 6  # of the Feistel network
@@ -44,7 +43,7 @@ class MicroBatch:
     labels (b, n) with -100 = not predicted; and where it is trained on, keys (b,), from which the
     dropout of each example is drawn, and by how much the loss of each example counts, weights (b,),
     None: all alike. One of few shapes has held (T,), the places of the tokens that are computed,
-        where these are not all, see `Shapes`, and at (outputs,), those at which the head runs."""
+    where these are not all, see `Shapes`, and at (outputs,), those at which the head runs."""
 
     input_ids: Tensor
     attention_mask: Tensor
@@ -122,8 +121,8 @@ class Steps(IterableDataset[Step]):
             count = len(self.examples)
             out = torch.empty_like(place)
             for epoch in range(int(place[0]) // count, int(place[-1]) // count + 1):
-                here = place // count == epoch
-                out[here] = order(count, epoch, self.seed, place[here] % count)
+                in_epoch = place // count == epoch
+                out[in_epoch] = order(count, epoch, self.seed, place[in_epoch] % count)
             self.drawn = block, out.view(AT_ONCE, self.batch)
         return self.drawn[1][row]
 
@@ -163,9 +162,9 @@ class Steps(IterableDataset[Step]):
 
     @cached_property
     def shapes(self) -> Shapes:
-        """Of passes of few shapes; the same whatever the step from which a run goes on."""
-        some = torch.arange(0, len(self.examples), max(1, len(self.examples) // SAMPLED))
-        return Shapes.of(self.examples.lengths(some), self.examples.length, self.room)
+        """The shapes of recorded passes; the same whatever the step from which a run goes on."""
+        sample = torch.arange(0, len(self.examples), max(1, len(self.examples) // SAMPLED))
+        return Shapes.of(self.examples.lengths(sample), self.examples.length, self.room)
 
 
 def order(count: int, epoch: int, seed: int, positions: Tensor) -> Tensor:
@@ -218,5 +217,5 @@ def _microbatch(
     depend on the seed and its key."""
     ids, lengths = examples.batch(pairs, n)
     attention = torch.arange(ids.shape[1])[None, :] < lengths[:, None]
-    seen, labels, weights = objective(ids, lengths, keys, seed, vocabulary, examples.marks)
-    return MicroBatch(seen, attention, labels, keys, weights)
+    input_ids, labels, weights = objective(ids, lengths, keys, seed, vocabulary, examples.marks)
+    return MicroBatch(input_ids, attention, labels, keys, weights)

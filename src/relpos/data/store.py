@@ -45,7 +45,7 @@ ITS_END = " (its end)"
 """Stands behind the name of a document's part that is held out, in sources.txt."""
 _REMEDY = "delete the folder and run again"
 
-MANY = 0.05  # unknown tokens, above which a line says so
+MANY = 0.05  # share of unknown tokens above which a line says so
 
 PACKINGS: dict[str, type[ExampleSet]] = {"pair": PairExamples, "document": WindowExamples}
 Packing = Literal["pair", "document"]
@@ -159,7 +159,7 @@ def tell(folder: Path) -> None:
     sizes = np.diff(store.sentences[store.documents])
     held = store.heldout.sum()
     sources = (folder / "sources.txt").read_text(encoding="utf-8")
-    # in a store, a document and its end are two
+    # a document and its held-out end are two in a store
     documents = store.manifest.documents - sources.count(f"{ITS_END}\n")
     kinds = [f"{number:,} {kind}" for kind, number in store.manifest.dropped.items()]
     parts = "document or end of a document"
@@ -191,9 +191,9 @@ def write_store(
     of processes.
 
     Args:
-        heldout: share of the text that is held out: whole documents, and the ends of such as are
-            too large.
-        processes: encode the text; None: one for each processor.
+        heldout: share of the text that is held out: whole documents, and the ends of those that
+            are too large.
+        processes: that encode the text; None: one for each processor.
         shuffle: words of the n-grams that are permuted within each sentence, see `ngrams_permuted`;
             None: text as it stands.
         alike: the documents are of one size, see `relpos.data.heldout`.
@@ -201,7 +201,7 @@ def write_store(
     Raises:
         RelposError: there is no sentence, or the disk is full.
     """
-    from relpos.data.encoding import encoded  # for writing alone, as what shuffles
+    from relpos.data.encoding import encoded  # for writing alone, as the imports below
 
     folder.mkdir(parents=True, exist_ok=True)
     # First of all: a manifest that was there would vouch for half-written files.

@@ -121,7 +121,7 @@ def csv_rows(path: Path) -> Iterator[Row]:
 
 
 def _parsed(path: Path) -> Iterator[Row]:
-    # 131,072 characters for the whole process, where nobody has set another
+    # 131,072 characters for the whole process, where nobody has set another limit
     limit = csv.field_size_limit(textfile.LONGEST)
     line = 1
     # Strict: otherwise a quote that is never closed would make one field of the rest of the file,
@@ -182,8 +182,8 @@ def objects(path: Path) -> Iterator[tuple[int, Fields]]:
 def _unique(pairs: list[tuple[str, object]]) -> Fields:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise ValueError(f"{twice!r} is given twice")
+        key, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"{key!r} is given twice")
     return fields
 
 

@@ -88,16 +88,16 @@ def collate(encoded: Encoded, rows: Tensor, n: int | None = None) -> dict[str, T
     of 8 or the full length.
 
     Keys: input_ids, token_types (int64), attention_mask (bool, True = real token), labels (b,)
-        where there are some.
+    where there are some.
     """
     lengths = encoded.lengths[rows]
     n = n or min(-(-int(lengths.max()) // MULTIPLE) * MULTIPLE, encoded.length)
     place = torch.arange(n)
     real = place < lengths[:, None]
-    picked = rows.tolist()
-    input_ids = torch.full((len(picked), n), encoded.pad)
-    input_ids[real] = torch.from_numpy(np.concatenate([encoded.ids[row] for row in picked])).long()
-    seconds = torch.tensor([encoded.seconds[row] for row in picked])[:, None]
+    numbers = rows.tolist()
+    input_ids = torch.full((len(numbers), n), encoded.pad)
+    input_ids[real] = torch.from_numpy(np.concatenate([encoded.ids[row] for row in numbers])).long()
+    seconds = torch.tensor([encoded.seconds[row] for row in numbers])[:, None]
     types = (real & (place >= seconds)).long()
     batch = {"input_ids": input_ids, "attention_mask": real, "token_types": types}
     if encoded.labels is not None:
@@ -174,8 +174,8 @@ class TuningSteps(IterableDataset[TuningStep]):
 
 
 def evaluation_batches(encoded: Encoded, batch: int) -> Iterator[dict[str, Tensor]]:
-    """Every row once, sorted by length; `rows` (b,) in a batch says which, to put the outputs back
-    in order."""
+    """Every row once, sorted by length; `rows` (b,) of a batch are their numbers, to put the
+    outputs back in order."""
     order = torch.argsort(encoded.lengths, stable=True)
     for rows in order.split(batch):
         yield {**collate(encoded, rows), "rows": rows}

@@ -134,15 +134,15 @@ def reservoir(stream: Iterable[str], size: int) -> list[str]:
     algorithm L)."""
     draw = random.Random(0)
     stream = iter(stream)
-    kept = list(islice(stream, size))
+    items = list(islice(stream, size))
     w = 1.0
     while True:
         w *= exp(log(draw.random()) / size)
         passed_over = floor(log(draw.random()) / log(1 - w))
         item = next(islice(stream, passed_over, None), None)
         if item is None:
-            return kept
-        kept[draw.randrange(size)] = item
+            return items
+        items[draw.randrange(size)] = item
 
 
 class Tokenizer:
@@ -172,12 +172,12 @@ class Tokenizer:
         self.unk = self.processor.unk_id()
         for role, names in NAMES.items():
             numbers = map(self.processor.piece_to_id, names)
-            there = [number for number in numbers if self.piece(number) in names]
-            if not there:
+            ids = [number for number in numbers if self.piece(number) in names]
+            if not ids:
                 raise RelposError(
                     f"tokenizer {path}: it has no {names[0]}; tokenizer=FILE adds what is missing"
                 )
-            setattr(self, role, there[0])
+            setattr(self, role, ids[0])
 
     @classmethod
     def load(cls, path: Path | str) -> Tokenizer:

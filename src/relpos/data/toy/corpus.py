@@ -41,7 +41,7 @@ def _restated(chance: Chance) -> Pair:
 
 
 def _moved(chance: Chance) -> Pair:
-    """The adverb at another place."""
+    """The same event with the adverb at another place."""
     event = _event(chance)
     adverb = chance.pick(lexicon.ADVERBS)
     place, other_place = chance.distinct(grammar.PLACES, 2)
@@ -56,8 +56,8 @@ def _answered(chance: Chance) -> Pair:
     return ask(event), event.active(adverb, chance.below(3))
 
 
-def _told_with_less(chance: Chance) -> Pair:
-    """An event, and the same with less detail."""
+def _less_detail(chance: Chance) -> Pair:
+    """An event, and the same event with less detail."""
     event = _event(chance)
     return event.active(), weakened(event).active()
 
@@ -97,7 +97,7 @@ def _opinions(chance: Chance) -> Pair:
 
 
 # One is picked at random, so a kind that stands here twice is drawn twice as often.
-KINDS = (_restated, _restated, _moved, _answered, _answered, _told_with_less, _relative, _reason,
+KINDS = (_restated, _restated, _moved, _answered, _answered, _less_detail, _relative, _reason,
          _opposite, _opinions)  # fmt: skip
 
 

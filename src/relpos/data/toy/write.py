@@ -29,7 +29,7 @@ def write(folder: Path, seed: int = 0, pairs: int = 30_000, items: int = 4_000) 
         RelposError: the disk is full; `corpus` and `glue` are each whole or absent.
     """
     for part in ("corpus", "glue"):
-        remove(folder / part)  # of a start that was killed
+        remove(folder / part)  # the remains of a killed start
     with replacing_folder(folder / "corpus") as place:
         write_corpus(place, seed, pairs)
     with replacing_folder(folder / "glue") as place:
