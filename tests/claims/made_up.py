@@ -42,7 +42,7 @@ def scored(values: Mapping[Seed, float], column: str, **fields: Any) -> list[Val
 
 
 def by_seeds(values: Iterable[Value]) -> dict[Seed, float]:
-    return {each.seeds: each.value for each in values}
+    return {value.seeds: value.value for value in values}
 
 
 def scale(
@@ -51,7 +51,7 @@ def scale(
     size: int = 1,
     **meaning: Any,
 ) -> Scale:
-    """A scale with these scores, row → column → one a pre-training seed."""
+    """A scale with these scores, row → column → a score per pre-training seed."""
     meaning = {
         "size": SIZE | {"hidden": 64 * size},
         "steps": 100,
@@ -59,37 +59,39 @@ def scale(
         "length": 128,
         "pairs": None,
     } | meaning
-    found = pretraining_scale(meaning, store)
+    result = pretraining_scale(meaning, store)
     for row, columns in rows.items():
-        found.values[row] = {
+        result.values[row] = {
             name: scored({(seed, 0): value for seed, value in enumerate(values)}, name)
             for name, values in columns.items()
         }
-    return found
+    return result
 
 
 def changed(
-    found: Scale, change: Callable[[Value], Value], *columns: str, rows: Sequence[str] = ()
+    scale: Scale, change: Callable[[Value], Value], *columns: str, rows: Sequence[str] = ()
 ) -> Scale:
     """The same scale with other values in these columns (all of them) of these rows (all of
     them)."""
-    for row in rows or found.values:
-        for name in columns or found.values[row]:
-            found.values[row][name] = [change(each) for each in found.values[row][name]]
-    return found
+    for row in rows or scale.values:
+        for name in columns or scale.values[row]:
+            scale.values[row][name] = [change(value) for value in scale.values[row][name]]
+    return scale
 
 
-def of_one_pretraining(found: Scale) -> Scale:
+def of_one_pretraining(scale: Scale) -> Scale:
     """The same scale, its scores being those of fine-tunings of one pre-training a row."""
-    return changed(found, lambda each: replace(each, pretrain_seed=0, seed=each.pretrain_seed or 0))
+    return changed(
+        scale, lambda value: replace(value, pretrain_seed=0, seed=value.pretrain_seed or 0)
+    )
 
 
-def at_chance(found: Scale, *columns: str, rows: Sequence[str] = ()) -> Scale:
+def at_chance(scale: Scale, *columns: str, rows: Sequence[str] = ()) -> Scale:
     """The same scale, where these rows (all of them) are no better than the constant answer in
     these columns."""
     return changed(
-        found,
-        lambda each: replace(each, metric="accuracy", majority=99.0, examples=10_000),
+        scale,
+        lambda value: replace(value, metric="accuracy", majority=99.0, examples=10_000),
         *columns,
         rows=rows,
     )
@@ -97,28 +99,28 @@ def at_chance(found: Scale, *columns: str, rows: Sequence[str] = ()) -> Scale:
 
 def around(mean: float, order: int = 1, spread: float = 1.0) -> list[float]:
     """Five scores; another order for another row, so that pairs differ."""
-    return [mean + spread * one for one in JITTER[::order]]
+    return [mean + spread * shift for shift in JITTER[::order]]
 
 
 def glue(mean: float, order: int = 1, **others: float) -> dict[str, list[float]]:
-    """All nine columns around one mean, but for some."""
+    """All nine columns around one mean, but for `others`."""
     return {name: around(others.get(name, mean), order) for name in GLUE}
 
 
-def scales(*found: Scale) -> Scales:
-    return Scales(sorted(found, key=lambda one: (one.magnitude, one.meaning["steps"])))
+def scales(*scores: Scale) -> Scales:
+    return Scales(sorted(scores, key=lambda scale: (scale.magnitude, scale.meaning["steps"])))
 
 
-def only(found: list[Verdict]) -> Verdict:
-    [verdict] = found
+def only(verdicts: list[Verdict]) -> Verdict:
+    [verdict] = verdicts
     return verdict
 
 
-def judged(test: Judgement, made: Scale) -> Verdict:
-    return only(test.verdicts(scales(made)))
+def judged(test: Judgement, scale: Scale) -> Verdict:
+    return only(test.verdicts(scales(scale)))
 
 
-def trained(found: Scale, row: str, *folders: Path, store: Path = Path("gone")) -> Scale:
+def trained(scale: Scale, row: str, *folders: Path, store: Path = Path("gone")) -> Scale:
     """The scale with these folders as the row's finished pre-trainings, of which nothing was
     measured yet."""
     for folder in folders:
@@ -126,19 +128,19 @@ def trained(found: Scale, row: str, *folders: Path, store: Path = Path("gone")) 
             "stage": "pretrain",
             "identity": uuid4().hex[:12],
             "state": "finished",
-            "meaning": found.meaning,
+            "meaning": scale.meaning,
             "inputs": {"store": str(store)},
         }
         write_json(folder / "record.json", record)
         config = {
             "packing": "pair",
-            "length": found.meaning["length"],
+            "length": scale.meaning["length"],
             "precision": "fp32",
             "seed": 0,
         }
         write_text(folder / "config.yaml", yaml.safe_dump(config))
-    found.folders[row] = dict(enumerate(folders))
-    return found
+    scale.folders[row] = dict(enumerate(folders))
+    return scale
 
 
 def saved(

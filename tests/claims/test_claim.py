@@ -36,7 +36,7 @@ def test_all_claims_are_there():
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_each_has_a_judgement_of_known_rows_or_says_what_would_test_it(name):
+def test_each_claim_has_a_judgement_of_known_rows_or_says_what_would_test_it(name):
     claim = of_id(name)
     assert claim.says
     assert claim.source
@@ -48,12 +48,12 @@ def test_each_has_a_judgement_of_known_rows_or_says_what_would_test_it(name):
 
 
 def of_id(name: str) -> files.Claim:
-    return next(one for one in files.load("all") if one.id == name)
+    return next(claim for claim in files.load("all") if claim.id == name)
 
 
-def verdicts(name: str, *made: Scale) -> tuple[list[str], str]:
-    """Of a claim on a page of its own: that of each scale, and the headline."""
-    (claim,) = page([of_id(name)], scales(*made)).claims
+def verdicts(name: str, *scores: Scale) -> tuple[list[str], str]:
+    """The verdict of each scale on a claim, and the headline of a page of this claim alone."""
+    (claim,) = page([of_id(name)], scales(*scores)).claims
     return [finding.verdict for finding in claim.findings], claim.head.verdict
 
 
@@ -108,9 +108,9 @@ def test_every_claim_that_compares_rows_can_be_decided_in_nats(name):
 )
 def test_a_variant_compares_the_rows_in_nats(name, gain, expected):
     measure = name.partition("/")[2]
-    made = scale({"dynamic": {measure: near(1 + gain)}, "fixed": {measure: near(1.0, -1)}})
-    assert verdicts(name, made) == ([expected], expected)
-    assert verdicts("C03", made) == ([], "not run")
+    scores = scale({"dynamic": {measure: near(1 + gain)}, "fixed": {measure: near(1.0, -1)}})
+    assert verdicts(name, scores) == ([expected], expected)
+    assert verdicts("C03", scores) == ([], "not run")
 
 
 def test_rows_are_overrides_that_compose():
@@ -121,7 +121,7 @@ def test_rows_are_overrides_that_compose():
         for cfg in composed
     ]
     assert [scheme(overrides) for overrides in rows.values()] == [
-        json.dumps(each, sort_keys=True) for each in expected
+        json.dumps(nodes, sort_keys=True) for nodes in expected
     ]
     assert len(set(map(str, expected))) == len(rows)  # no two are the same model
 
@@ -133,21 +133,21 @@ def test_tables_name_claims_that_exist():
 
 
 def test_what_a_claim_says_to_run_makes_its_rows_and_pre_trainings_enough_for_a_verdict():
-    made = {name: scheme(overrides) for name, overrides in files.rows().items()}
+    schemes = {name: scheme(overrides) for name, overrides in files.rows().items()}
     for claim in files.load("all"):
-        given = dict(
-            each.strip("'").partition("=")[::2] for each in claim.run.partition(";")[0].split()
+        keys = dict(
+            word.strip("'").partition("=")[::2] for word in claim.run.partition(";")[0].split()
         )
-        if not given:
+        if not keys:
             continue
-        file = load(given["table"])
-        names = given["rows"][1:-1].split(",") if "rows" in given else list(file.rows)
+        file = load(keys["table"])
+        names = keys["rows"][1:-1].split(",") if "rows" in keys else list(file.rows)
         assert set(names) <= set(file.rows), claim.id
         if not file.network:
             rows = {scheme(overrides_of("pretrain", file, file.rows[name])) for name in names}
             needed = claim.judgement.rows if claim.judgement else ()
-            assert {made[row] for row in needed} <= rows, claim.id
-            assert len(file.pretrain_seeds or ()) > 1 or given["pretrain_seeds"] == "2", claim.id
+            assert {schemes[row] for row in needed} <= rows, claim.id
+            assert len(file.pretrain_seeds or ()) > 1 or keys["pretrain_seeds"] == "2", claim.id
 
 
 def test_every_claim_that_runs_can_decide_says_a_command_as_do_its_variants():
@@ -157,15 +157,15 @@ def test_every_claim_that_runs_can_decide_says_a_command_as_do_its_variants():
     assert silent == no_runs | in_nats
 
 
-def test_the_command(tmp_path, capsys):
+def test_the_command_prints_the_claims_and_writes_their_verdicts(tmp_path, capsys):
     path = Path(called("claims", ["paper=chang2021", "ids=[C01,C11,C22]"]))
-    said = capsys.readouterr().out
-    assert "C01  not run  fixed, dynamic and composite each beat absolute positions" in said
-    assert "composite: position=composite" in said
-    assert "no finished runs of these rows at any scale" in said
-    assert "to run it relpos reproduce table=" in said
-    assert "3 claims: 2 holds, 1 not run" in said
-    assert "0 tests were made" in said
+    stdout = capsys.readouterr().out
+    assert "C01  not run  fixed, dynamic and composite each beat absolute positions" in stdout
+    assert "composite: position=composite" in stdout
+    assert "no finished runs of these rows at any scale" in stdout
+    assert "to run it relpos reproduce table=" in stdout
+    assert "3 claims: 2 holds, 1 not run" in stdout
+    assert "0 tests were made" in stdout
     written = {
         claim["id"]: claim["verdict"]
         for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]
@@ -229,9 +229,9 @@ def test_a_claim_of_one_s_own_is_an_entry_in_a_file(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
     (tmp_path / "mine.yaml").write_text(MINE, encoding="utf-8")
     claim, in_loss = files.load("mine")
-    made = scales(scale({"wide": glue(64.0), "narrow": glue(60.0, -1)}))
-    assert [verdict.verdict for verdict in claim.verdicts(made)] == ["holds"]
-    assert (in_loss.id, in_loss.verdicts(made)) == ("M01/loss", [])
+    runs = scales(scale({"wide": glue(64.0), "narrow": glue(60.0, -1)}))
+    assert [verdict.verdict for verdict in claim.verdicts(runs)] == ["holds"]
+    assert (in_loss.id, in_loss.verdicts(runs)) == ("M01/loss", [])
 
 
 @pytest.mark.parametrize(

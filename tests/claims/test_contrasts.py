@@ -27,7 +27,7 @@ from relpos.results.scale import Scale
 
 
 def contrasts(*pairs: Sequence[str], **bounds: Any) -> Contrasts:
-    """Of these pairs, above zero where no bound is given."""
+    """The claim on these pairs, above zero where no bound is given."""
     bounds = bounds if {"above", "below"} & bounds.keys() else bounds | {"above": 0}
     return Contrasts([Contrast(*pair) for pair in pairs], **bounds)
 
@@ -36,9 +36,13 @@ NEW = contrasts(("new", "old"))
 near = partial(around, spread=0.01)
 
 
-def verdict(test: Contrasts, **means: float) -> str:
-    """Of one scale with these rows; the first keeps the order of the seeds, the others turn it."""
-    rows = {row: glue(mean, -1 if place else 1) for place, (row, mean) in enumerate(means.items())}
+def outcome(test: Contrasts, **means: float) -> str:
+    """The verdict on a scale with these rows; the first keeps the order of the seeds, others turn
+    it."""
+    rows, order = {}, 1
+    for row, mean in means.items():
+        rows[row] = glue(mean, order)
+        order = -1
     return judged(test, scale(rows)).verdict
 
 
@@ -55,14 +59,14 @@ WAYS = [(keys, *way) for keys, ways in (ABOVE, NO_LOSS, NO_GAIN, BETWEEN) for wa
 @pytest.mark.parametrize(("keys", "gain", "expected"), WAYS)
 def test_a_difference_beside_its_bounds(keys, gain, expected):
     test = contrasts(("new", "old"), **keys)
-    assert verdict(test, new=60 + gain, old=60.0) == expected
+    assert outcome(test, new=60 + gain, old=60.0) == expected
 
 
 def test_all_pairs_must_be_above_and_one_below_is_enough_to_fail():
     test = contrasts(("new", "old"), ("newer", "old"))
-    assert verdict(test, new=63.0, newer=64.0, old=60.0) == "holds"
-    assert verdict(test, new=63.0, newer=57.0, old=60.0) == "fails"
-    assert verdict(test, new=63.0, newer=60.0, old=60.0) == "undecided"
+    assert outcome(test, new=63.0, newer=64.0, old=60.0) == "holds"
+    assert outcome(test, new=63.0, newer=57.0, old=60.0) == "fails"
+    assert outcome(test, new=63.0, newer=60.0, old=60.0) == "undecided"
 
 
 @pytest.mark.parametrize(("last", "expected"), [(0.3, HOLDS), (0.0, HOLDS), (-9.0, FAILS)])
@@ -71,149 +75,153 @@ def test_over_rows_the_mean_of_the_differences_decides(last, expected):
     rows["three"] = glue(60.0 - last, -1)
     pairs = [("base", "one"), ("base", "two"), ("base", "three")]
     test = contrasts(*pairs, over="rows", above=0, beside=[Contrast("two", "one")])
-    found = judged(test, scale(rows))
-    assert found.verdict == expected
-    assert f"mean of these {(3 + last) / 3:+.1f} [" in found.figures
-    assert "two − one +1.0" in found.figures
+    verdict = judged(test, scale(rows))
+    assert verdict.verdict == expected
+    assert f"mean of these {(3 + last) / 3:+.1f} [" in verdict.figures
+    assert "two − one +1.0" in verdict.figures
     del rows["three"]
     assert judged(test, scale(rows)).verdict == "not run"
 
 
 def test_a_row_that_is_not_there_is_named():
-    made = scale({"new": glue(63.0), "old": glue(60.0, -1)})
-    found = judged(contrasts(("new", "old"), ("newer", "old")), made)
-    assert found.verdict == "not run"
-    assert "no scores of newer" in found.figures
-    assert "new − old +3.0 [" in found.figures
+    scores = scale({"new": glue(63.0), "old": glue(60.0, -1)})
+    verdict = judged(contrasts(("new", "old"), ("newer", "old")), scores)
+    assert verdict.verdict == "not run"
+    assert "no scores of newer" in verdict.figures
+    assert "new − old +3.0 [" in verdict.figures
     assert NEW.verdicts(scales()) == []
 
 
 def test_one_run_each_decides_nothing():
-    found = judged(NEW, scale({"new": {"cola": [40.0]}, "old": {"cola": [1.0]}}))
-    assert (found.verdict, found.figures) == ("undecided", "new − old +39.0 (one run each) in cola")
+    verdict = judged(NEW, scale({"new": {"cola": [40.0]}, "old": {"cola": [1.0]}}))
+    assert verdict.verdict == "undecided"
+    assert verdict.figures == "new − old +39.0 (one run each) in cola"
 
 
 def test_a_column_at_the_constant_answer_says_nothing():
     new = {"rte": around(53.0), "cola": around(30.0)}
-    made = scale({"new": new, "old": {"rte": around(50.0), "cola": around(20.0, -1)}})
-    changed(made, lambda each: replace(each, metric="accuracy", majority=52.7, examples=277), "rte")
-    found = judged(NEW, made)
-    assert found.figures.startswith("new − old +10.0 [")
-    assert found.figures.endswith("in cola")
-    assert judged(replace(NEW, column="rte"), made).verdict == "not run"
+    scores = scale({"new": new, "old": {"rte": around(50.0), "cola": around(20.0, -1)}})
+    changed(
+        scores, lambda value: replace(value, metric="accuracy", majority=52.7, examples=277), "rte"
+    )
+    verdict = judged(NEW, scores)
+    assert verdict.figures.startswith("new − old +10.0 [")
+    assert verdict.figures.endswith("in cola")
+    assert judged(replace(NEW, column="rte"), scores).verdict == "not run"
 
 
 @pytest.mark.parametrize("expected", ["holds", "not run"])
 def test_a_bound_in_nine_columns_is_not_applied_to_fewer(expected):
-    made = scale({"new": glue(60.25), "old": glue(60.0)})
+    scores = scale({"new": glue(60.25), "old": glue(60.0)})
     if expected == "not run":
-        at_chance(made, "rte")
-    assert judged(contrasts(("new", "old"), below=0.5), made).verdict == expected
+        at_chance(scores, "rte")
+    assert judged(contrasts(("new", "old"), below=0.5), scores).verdict == expected
 
 
-def test_a_claim_about_fewer_columns_asks_these_alone():
+def test_a_claim_about_fewer_columns_needs_these_alone():
     eight = [name for name in glue(0.0) if name != "mnli_mm"]
-    made = scale({"new": glue(62.0, mnli_mm=20.0), "old": glue(60.0, -1)})
-    found = judged(replace(NEW, columns=eight), made)
-    assert found.verdict == "holds"
-    assert "mnli_mm" not in found.figures
-    assert judged(replace(NEW, columns=["cola", "mnli_mm"]), made).verdict == "fails"
+    scores = scale({"new": glue(62.0, mnli_mm=20.0), "old": glue(60.0, -1)})
+    verdict = judged(replace(NEW, columns=eight), scores)
+    assert verdict.verdict == "holds"
+    assert "mnli_mm" not in verdict.figures
+    assert judged(replace(NEW, columns=["cola", "mnli_mm"]), scores).verdict == "fails"
 
 
-def test_several_pre_trainings_are_the_units():
-    made = scale({"new": {}, "old": {}})
+def test_units_are_pre_trainings_and_not_fine_tunings():
+    scores = scale({"new": {}, "old": {}})
     for row, shift in (("new", 1.0), ("old", 0.0)):
         values = {(p, s): 50 + shift * (1 + 0.2 * p) + s for p in range(3) for s in range(4)}
-        made.values[row]["cola"] = scored(values, "cola")
-    found = judged(NEW, made)
-    assert found.verdict == "holds"
-    assert "over 3 pre-training seeds" in found.figures
+        scores.values[row]["cola"] = scored(values, "cola")
+    verdict = judged(NEW, scores)
+    assert verdict.verdict == "holds"
+    assert "over 3 pre-training seeds" in verdict.figures
 
 
 def with_seeds(seeds: dict[str, list[tuple[int, int]]], **means: float) -> Scale:
     """One column, of these (pre-training, fine-tuning) seeds: the scores rise with both."""
-    made = scale({row: {} for row in seeds})
-    for row, some in seeds.items():
-        values = {(p, s): means[row] + p + s / 10 + s * p / 50 for p, s in some}
-        made.values[row]["cola"] = scored(values, "cola")
-    return made
+    scores = scale({row: {} for row in seeds})
+    for row, pairs in seeds.items():
+        values = {(p, s): means[row] + p + s / 10 + s * p / 50 for p, s in pairs}
+        scores.values[row]["cola"] = scored(values, "cola")
+    return scores
 
 
 def test_a_claim_about_one_pre_training_borrows_the_spread_of_the_others():
     several = [(p, s) for p in range(3) for s in range(4)]
-    made = with_seeds({"new": several, "old": [(0, s) for s in range(4)]}, new=52.0, old=50.0)
-    assert judged(NEW, made).verdict == "undecided"
-    made = with_seeds({"new": several, "old": [(7, s) for s in range(4)]}, new=80.0, old=50.0)
-    found = judged(NEW, made)
-    assert found.verdict == "holds"
+    scores = with_seeds({"new": several, "old": [(0, s) for s in range(4)]}, new=52.0, old=50.0)
+    assert judged(NEW, scores).verdict == "undecided"
+    scores = with_seeds({"new": several, "old": [(7, s) for s in range(4)]}, new=80.0, old=50.0)
+    verdict = judged(NEW, scores)
+    assert verdict.verdict == "holds"
     # The spread is that of the row that has several.
-    assert "over 3 pre-training seeds, 2 degrees of freedom" in found.figures
+    assert "over 3 pre-training seeds, 2 degrees of freedom" in verdict.figures
 
 
 def test_one_shared_pre_training_does_not_make_pairs():
     seeds = {"new": [(p, 0) for p in (0, 1, 2)], "old": [(p, 0) for p in (2, 3, 4)]}
-    found = judged(NEW, with_seeds(seeds, new=60.0, old=50.0))
-    assert found.verdict == "holds"
-    assert found.figures.startswith("new − old +8.0 [")
-    assert "over 3 pre-training seeds" in found.figures
+    verdict = judged(NEW, with_seeds(seeds, new=60.0, old=50.0))
+    assert verdict.verdict == "holds"
+    assert verdict.figures.startswith("new − old +8.0 [")
+    assert "over 3 pre-training seeds" in verdict.figures
 
 
 @pytest.mark.parametrize("keys", [{"above": 0}, {"above": -0.5}, {"above": 3, "below": 5}])
 def test_fine_tunings_of_one_pre_training_decide_nothing(keys):
     test = contrasts(("new", "old"), **keys)
-    made = scale({"new": glue(64.0), "old": glue(60.0, -1)})
-    assert judged(test, made).verdict == "holds"
-    found = judged(test, of_one_pretraining(made))
-    assert (found.verdict, found.p) == ("undecided", None)
-    assert ONE_PRETRAINING in found.figures
-    assert found.takes.startswith("two pre-training seeds or more")
+    scores = scale({"new": glue(64.0), "old": glue(60.0, -1)})
+    assert judged(test, scores).verdict == "holds"
+    verdict = judged(test, of_one_pretraining(scores))
+    assert verdict.verdict == "undecided"
+    assert verdict.p is None
+    assert ONE_PRETRAINING in verdict.figures
+    assert verdict.takes.startswith("two pre-training seeds or more")
 
 
 @pytest.mark.parametrize("keys", [{"above": 0}, {"below": 0.2}, {"above": 0, "over": "rows"}])
 def test_every_undecided_contrast_says_what_it_would_take(keys):
-    made = scale({"new": glue(60.05), "old": glue(60.0, -1)})
-    found = judged(contrasts(("new", "old"), **keys), made)
-    assert found.verdict == "undecided", found
-    assert "seed" in found.takes or "too small" in found.takes
+    scores = scale({"new": glue(60.05), "old": glue(60.0, -1)})
+    verdict = judged(contrasts(("new", "old"), **keys), scores)
+    assert verdict.verdict == "undecided", verdict
+    assert "seed" in verdict.takes or "too small" in verdict.takes
 
 
 def nats(**rows: tuple[float, float]) -> Scale:
     """Row → held-out loss and shuffle gap."""
-    values = {
-        row: {"loss": near(-loss, -1 if place else 1), "order": near(gap)}
-        for place, (row, (loss, gap)) in enumerate(rows.items())
-    }
+    values, order = {}, 1
+    for row, (loss, gap) in rows.items():
+        values[row] = {"loss": near(-loss, order), "order": near(gap)}
+        order = -1
     return scale(values)
 
 
-def in_loss(made: Scale, *pairs: Sequence[str]) -> Any:
-    return judged(contrasts(*pairs, column="loss"), made)
+def in_loss(scale: Scale, *pairs: Sequence[str]) -> Any:
+    return judged(contrasts(*pairs, column="loss"), scale)
 
 
 def test_of_two_rows_on_the_plateau_nothing_can_be_said():
-    made = nats(none=(6.14, 0.0), absolute=(6.15, 0.06), value=(6.10, 0.04), fixed=(5.2, 1.4))
-    above = in_loss(made, ("fixed", "absolute"))
+    scores = nats(none=(6.14, 0.0), absolute=(6.15, 0.06), value=(6.10, 0.04), fixed=(5.2, 1.4))
+    above = in_loss(scores, ("fixed", "absolute"))
     assert (above.verdict, above.word) == (HOLDS, "holds, absolute on the plateau")
-    both = in_loss(made, ("fixed", "absolute"), ("value", "absolute"))
+    both = in_loss(scores, ("fixed", "absolute"), ("value", "absolute"))
     assert (both.verdict, both.p) == (NOT_HERE, None)
     assert both.figures.endswith("both rows of value − absolute are on the bag-of-words plateau")
-    two = in_loss(made, ("absolute", "none"), ("value", "absolute"))
+    two = in_loss(scores, ("absolute", "none"), ("value", "absolute"))
     pairs = "absolute − none, value − absolute"
     assert two.figures.endswith(f"both rows of {pairs} are on the bag-of-words plateau")
-    against = in_loss(made, ("value", "fixed"), ("value", "absolute"))  # one contrast is enough
+    against = in_loss(scores, ("value", "fixed"), ("value", "absolute"))  # one contrast is enough
     assert (against.verdict, against.word) == (FAILS, "fails, value and absolute on the plateau")
 
 
 def test_the_row_without_positions_is_not_named_and_others_need_both_a_lead_and_a_gap():
-    made = nats(none=(6.14, 0.0), behind=(6.14, 0.3), small=(5.9, 0.08), ahead=(5.9, 0.3))
+    scores = nats(none=(6.14, 0.0), behind=(6.14, 0.3), small=(5.9, 0.08), ahead=(5.9, 0.3))
     rows = ("none", "behind", "small", "ahead", "missing")
-    assert [made.is_on_plateau(row) for row in rows] == [True, True, True, False, None]
-    assert in_loss(made, ("ahead", "none")).word == HOLDS
+    assert [scores.is_on_plateau(row) for row in rows] == [True, True, True, False, None]
+    assert in_loss(scores, ("ahead", "none")).word == HOLDS
 
 
 def test_a_row_that_knows_less_than_a_tenth_of_the_order_is_on_the_plateau():
-    made = nats(none=(6.14, 0.0), absolute=(6.06, 0.3), value=(5.9, 0.3), fixed=(5.2, 1.4))
-    assert [made.is_on_plateau(row) for row in ("absolute", "value", "fixed")] == [
+    scores = nats(none=(6.14, 0.0), absolute=(6.06, 0.3), value=(5.9, 0.3), fixed=(5.2, 1.4))
+    assert [scores.is_on_plateau(row) for row in ("absolute", "value", "fixed")] == [
         True,
         False,
         False,

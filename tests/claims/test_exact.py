@@ -30,10 +30,10 @@ def test_a_proven_claim_holds_and_names_tests_that_are_there():
 
 @pytest.mark.parametrize(("scheme", "expected"), [("tisa", "holds"), ("rope", "fails")])
 def test_all_six_properties_are_found_by_trying(scheme, expected):
-    found = only(AllProperties(scheme).verdicts(NO_RUNS))
-    assert found.verdict == expected
-    assert "all six: tisa;" in found.figures
-    assert "t5 lacks inductive" in found.figures  # its distances end at 128
+    verdict = only(AllProperties(scheme).verdicts(NO_RUNS))
+    assert verdict.verdict == expected
+    assert "all six: tisa;" in verdict.figures
+    assert "t5 lacks inductive" in verdict.figures  # its distances end at 128
 
 
 FEW, MANY = (
@@ -53,9 +53,9 @@ FEW, MANY = (
     ],
 )
 def test_parameters_are_counted(few, many, times, number, expected):
-    found = only(Parameters(few, many, times, number).verdicts(NO_RUNS))
-    assert found.verdict == expected
-    assert "position=absolute size=small: 16,384" in found.figures
+    verdict = only(Parameters(few, many, times, number).verdicts(NO_RUNS))
+    assert verdict.verdict == expected
+    assert "position=absolute size=small: 16,384" in verdict.figures
 
 
 @pytest.mark.parametrize("name", ["absolute", "tisa", "composite", "none"])

@@ -1,4 +1,4 @@
-"""Claims tested with fine-tunings of networks that were given."""
+"""Claims tested with fine-tunings of published checkpoints."""
 
 from pathlib import Path
 from typing import Any
@@ -40,10 +40,10 @@ def tunings(**scores: float) -> list[Value]:
         "tisa_s3": TISA | {"positions": "remove", "tisa": 3},
     }
     return [
-        each
+        value
         for row, score in scores.items()
         for seed, jitter in enumerate(JITTER)
-        for each in tuning(changes[row], seed, score + jitter)
+        for value in tuning(changes[row], seed, score + jitter)
     ]
 
 
@@ -55,7 +55,7 @@ def verdict(name: str, runs: Scales) -> tuple[str, list[str]]:
     ]
 
 
-def test_the_rows_are_those_of_the_claims():
+def test_fine_tunings_of_a_checkpoint_have_the_rows_of_the_claims():
     [host] = tuned_checkpoints(
         tunings(absolute=90.0, none=80.0, absolute_tisa=91.0, tisa=84.0, tisa_s3=83.0)
     )
@@ -64,7 +64,7 @@ def test_the_rows_are_those_of_the_claims():
     assert by_seeds(host.values["tisa"]["rte"])[4, 0] == pytest.approx(84.3)
 
 
-def test_networks_that_were_pre_trained_here_and_those_without_positions_are_none():
+def test_networks_that_were_pre_trained_here_or_have_no_positions_have_no_scale():
     of_ours = tuning({"positions": "remove"}, 0, 80.0, "runs/pretrain/absolute-0123")
     unknown = tuning({}, 0, 80.0) + tuning(TISA | {"positions": "keep", "start": "random"}, 0, 80.0)
     assert tuned_checkpoints(of_ours + unknown) == []
@@ -85,18 +85,18 @@ def test_each_way_of_starting_is_a_scale_of_its_own_beside_the_same_host():
 
 
 @pytest.mark.full
-def test_claims_about_such_networks_are_decided_over_fine_tuning_seeds():
+def test_claims_about_published_checkpoints_are_decided_over_fine_tuning_seeds():
     runs = Scales(
         [],
         tuned=tuned_checkpoints(tunings(absolute=90.0, none=80.0, absolute_tisa=92.0, tisa=84.0)),
     )
     for name in ("W08", "W13", "W14"):
-        decided, [said] = verdict(name, runs)
-        assert decided == "holds", said
-        assert "over 5 fine-tuning seeds" in said
-        assert "from scratch" not in said
+        headline, [finding] = verdict(name, runs)
+        assert headline == "holds", finding
+        assert "over 5 fine-tuning seeds" in finding
+        assert "from scratch" not in finding
 
 
-def test_claims_about_training_from_scratch_do_not_see_them():
+def test_claims_about_training_from_scratch_ignore_published_checkpoints():
     runs = Scales([], tuned=tuned_checkpoints(tunings(absolute=90.0, none=80.0, tisa=84.0)))
     assert verdict("W15", runs) == ("not run", [])

@@ -23,9 +23,12 @@ def test_a_claim_holds_by_its_weakest_part_and_fails_by_its_strongest():
     assert all_of([Evidence(1.0, 0.03), strong]).verdict == UNDECIDED  # 0.06 by Holm's correction
 
 
+def verdict_with(p: float) -> Verdict:
+    return Verdict(HOLDS if p < 0.05 else UNDECIDED, "a", "here", p)
+
+
 def test_among_many_tests_a_small_p_value_is_not_enough():
-    p_values = [0.04, 0.001, *[0.5] * 8]
-    page = [Verdict(HOLDS if p < 0.05 else UNDECIDED, "a", "here", p) for p in p_values]
+    page = [*map(verdict_with, [0.04, 0.001, *[0.5] * 8])]
     exact = Verdict(HOLDS, "computed")
     assert [finding.verdict for finding in adjusted([*page[:2], exact])] == [HOLDS, HOLDS, HOLDS]
     corrected = adjusted([*page, exact])
@@ -39,7 +42,7 @@ def test_among_many_tests_a_small_p_value_is_not_enough():
 
 
 def test_records_of_another_scale_change_no_verdict():
-    page = [Verdict(HOLDS if p < 0.05 else UNDECIDED, "a", "here", p) for p in (0.04, 0.001, 0.6)]
+    page = [*map(verdict_with, [0.04, 0.001, 0.6])]
     merged = [
         *page,
         *(Verdict(UNDECIDED, "b", "there", p) for p in (0.5,) * 50),

@@ -15,16 +15,16 @@ from relpos.errors import RelposError
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["toeplitz"], "network=FOLDER must be given"),
         (["toplitz", "network=x"], "Did you mean 'toeplitz'?"),
     ],
 )
 def test_a_kind_without_a_network_asks_for_one_and_an_unknown_one_names_the_nearest(
-    words, said, refused
+    words, message, refused
 ):
-    assert said in refused("analyze", *words)
+    assert message in refused("analyze", *words)
 
 
 def test_a_run_is_analysed_from_its_own_folder(toy_runs, refused):
@@ -75,7 +75,7 @@ def test_two_networks_of_one_name_are_refused_and_one_that_is_named_twice_counts
     assert len(samples_of([str(folders[0])] * 2, None)) == 1
 
 
-def test_properties_are_those_that_are_tried_out_beside_those_that_are_printed(monkeypatch):
+def test_properties_that_were_tried_out_stand_beside_printed_ones(monkeypatch):
     monkeypatch.setattr(
         "relpos.claims.exact.methods_of_table_1", lambda: {"tisa": dict.fromkeys(NAMES, "no")}
     )

@@ -15,7 +15,7 @@ from tables.test_order_columns import write
 
 @pytest.fixture
 def plan(prepared: Path, tmp_path: Path) -> list[PlannedRow]:
-    """Of two rows with two pre-trainings each; those of `none` are finished, and one of
+    """A plan of two rows with two pre-trainings each; those of `none` are finished, and one of
     `absolute`."""
     common = ["snapshots=[50]"]
     pretrained(

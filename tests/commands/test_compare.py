@@ -113,11 +113,11 @@ def test_runs_of_one_name_are_told_apart_by_what_differs(root, capsys):
 def test_a_pattern_names_runs_and_those_that_differ_in_their_seed_alone_are_one_row(
     root, capsys, refused
 ):
-    both = root / "patterns"
-    both.mkdir()
+    links = root / "patterns"
+    links.mkdir()
     for number, name in enumerate(("composite", "seed", "none")):
-        (both / f"{number}-run").symlink_to((root / name).resolve())
-    folder, table = compared(capsys, both / "*-run")
+        (links / f"{number}-run").symlink_to((root / name).resolve())
+    folder, table = compared(capsys, links / "*-run")
     assert seeds(table) == {"composite": [0, 1], "none": [0]}
     text = (folder / "table.md").read_text()
     assert re.search(r"none − composite −\d\.\d{3} \(no pre-training seeds to compare\)", text)
@@ -153,10 +153,10 @@ def test_losses_of_different_text_are_not_compared_and_the_table_says_why(root, 
     assert "nats per token" not in (folder / "table.md").read_text()
 
 
-def test_what_cannot_be_compared_is_refused_by_name(root, refused):
+def test_runs_that_cannot_be_compared_are_refused_by_name(root, refused):
     finetuned = next((root / "finetune").glob("*/record.json")).parent
     none = str(root / "none")
-    for arguments, said in (
+    for arguments, message in (
         ([none], "two or more are compared"),
         ([none, none], "the same as"),
         (
@@ -164,4 +164,4 @@ def test_what_cannot_be_compared_is_refused_by_name(root, refused):
             "a fine-tuned classifier predicts no words; name its pre-training, ",
         ),
     ):
-        assert said in refused("compare", *arguments)
+        assert message in refused("compare", *arguments)

@@ -20,7 +20,7 @@ def cost(*overrides: str) -> dict[str, Any]:
     return content
 
 
-def test_without_a_measurement_it_counts():
+def test_without_a_measurement_operations_are_counted():
     content = cost("seconds=0")
     run = plan(relpos.compose("pretrain", TINY))
     assert content["operations"] == pytest.approx(costs(run)["flops"])
@@ -28,7 +28,7 @@ def test_without_a_measurement_it_counts():
     assert "seconds" not in content
 
 
-def test_it_measures_a_step_and_predicts_all_of_them():
+def test_a_step_is_measured_and_the_time_of_all_steps_is_predicted():
     speed = ["speed.microbatch=1", "speed.accelerator=cpu", "speed.threads=1"]
     content = cost("seconds=0.01", *speed)
     assert content["seconds"] == pytest.approx(5 * content["step_seconds"])
@@ -36,7 +36,7 @@ def test_it_measures_a_step_and_predicts_all_of_them():
         content["operations_per_second"] * content["seconds"]
     )
     assert (content["microbatch"], content["device"]) == (1, "CPU, 1 threads")
-    # for plans
+    # plans read the rate
     assert Estimate().rate("pretrain") == pytest.approx(content["operations_per_second"])
     assert content["peak_memory_bytes"] > 2**20
 

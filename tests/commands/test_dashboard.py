@@ -28,13 +28,13 @@ from tables.written_table import table, write
 
 
 @dataclass
-class Made:
+class Result:
     """A finished run, and what Weights & Biases has of it."""
 
     run: Run
     path: Path
     metrics: dict[str, Any]
-    found: dict[str, Any]
+    wandb: dict[str, Any]
 
     @classmethod
     def of(cls, run: Run) -> Self:
@@ -46,18 +46,19 @@ def offline(folder: Path) -> dict[str, Any]:
     whole."""
     *_, path = sorted(folder.glob("wandb/offline-run-*/*.wandb"))
     deadline = time.monotonic() + 400
-    while not (found := wandb_file.read(path))["finished"]:
+    while not (content := wandb_file.read(path))["finished"]:
         assert time.monotonic() < deadline, f"{path} was not closed"
         time.sleep(0.1)
-    return found
+    return content
 
 
-def history(made: Made) -> list[dict[str, Any]]:
-    """The rows that `metrics.jsonl` has too, as it has them. Metrics of a fine-tuning say so in
-    their names."""
-    prefix = "" if made.run.stage == "pretrain" else f"{made.run.stage}-"
+def history(result: Result) -> list[dict[str, Any]]:
+    """The rows that `metrics.jsonl` has too, in its form. The names of a fine-tuning's metrics begin
+    with its stage."""
+    prefix = "" if result.run.stage == "pretrain" else f"{result.run.stage}-"
     rows = [
-        {key: value for key, value in row.items() if key[0] != "_"} for row in made.found["history"]
+        {key: value for key, value in row.items() if key[0] != "_"}
+        for row in result.wandb["history"]
     ]
     rows = [row for row in rows if not any(key.startswith("kernels") for key in row)]
     return [
@@ -87,9 +88,9 @@ def beside_runs(patch: pytest.MonkeyPatch, root: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(
+def results(
     tmp_path_factory: pytest.TempPathFactory, drawing: Callable[..., None]
-) -> Iterator[list[Made]]:
+) -> Iterator[list[Result]]:
     """The runs of a table of two rows, each a pre-training and a fine-tuning, made one after the
     other in this process, as a worker makes them."""
     folder = tmp_path_factory.mktemp("made")
@@ -99,33 +100,32 @@ def made(
         beside_runs(patch, folder / "runs")
         rows = {"fixed": ["position=fixed", "k=2"], "both": ["position=absolute_tisa"]}
         path = write_experiment(folder, base=SMALL, rows=rows, tasks=["cola"])
-        runs = [
-            run
+        yield [
+            Result.of(execute(run))
             for row in plan_table(experiment.load(str(path)))
             for run in (row.pretrainings[0], row.tunings[0].run)
         ]
-        yield [Made.of(execute(run)) for run in runs]
 
 
 @pytest.fixture
-def beside(made: list[Made], monkeypatch: pytest.MonkeyPatch) -> None:
+def beside(results: list[Result], monkeypatch: pytest.MonkeyPatch) -> None:
     """More runs are made where those of the table are."""
-    beside_runs(monkeypatch, made[0].path.parents[1])
+    beside_runs(monkeypatch, results[0].path.parents[1])
 
 
 @pytest.fixture(scope="module")
-def sections(made: list[Made]) -> dict[str, list[Any]]:
+def sections(results: list[Result]) -> dict[str, list[Any]]:
     """What `relpos dashboard` makes of the table of these runs: name of a section → kind and
     configuration of its panels."""
     pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed")
-    root = made[0].path.parents[1]
+    root = results[0].path.parents[1]
     with pytest.MonkeyPatch.context() as patch:
         beside_runs(patch, root)
         assert main(["reproduce", f"table={root.parent / 'small.yaml'}"]) == 0
-        found = built(written("small")[1])["panelBankConfig"]["sections"]
+        bank = built(written("small")[1])["panelBankConfig"]
     return {
         section["name"]: [(panel["viewType"], panel["config"]) for panel in section["panels"]]
-        for section in found
+        for section in bank["sections"]
     }
 
 
@@ -140,27 +140,28 @@ def built(shown: Table) -> dict[str, Any]:
     return section
 
 
-def test_the_runs_of_a_table_share_its_group(made):
-    schemes = ["fixed", "fixed", "absolute_tisa", "absolute_tisa"]  # as the rows have it
-    for one, scheme, row in zip(made, schemes, ["fixed", "fixed", "both", "both"], strict=True):
-        keys = {"table": "small", "row": row, "scheme": scheme, "stage": one.run.stage}
-        fields = {"id": one.run.identity, "name": one.path.name, "group": "small"}
-        told = one.found["run"]
-        assert (fields | {"type": one.run.stage}).items() <= told.items()
-        assert sorted(told["tags"]) == sorted({*keys.values()})  # no tag twice
-        assert keys.items() <= told["config"].items()
+def test_the_runs_of_a_table_share_its_group(results):
+    rows = [("fixed", "fixed")] * 2 + [("both", "absolute_tisa")] * 2
+    for result, (row, scheme) in zip(results, rows, strict=True):
+        keys = {"table": "small", "row": row, "scheme": scheme, "stage": result.run.stage}
+        fields = {"id": result.run.identity, "name": result.path.name, "group": "small"}
+        record = result.wandb["run"]
+        assert (fields | {"type": result.run.stage}).items() <= record.items()
+        assert sorted(record["tags"]) == sorted({*keys.values()})  # no tag twice
+        assert keys.items() <= record["config"].items()
 
 
-def test_the_configuration_is_what_the_run_means(made):
-    for one in made:
-        meaning = json.loads(json.dumps(one.run.meaning))
-        told = one.found["run"]["config"]
-        assert told | meaning == told
+def test_the_logged_configuration_is_the_meaning_of_the_run(results):
+    for result in results:
+        meaning = json.loads(json.dumps(result.run.meaning))
+        config = result.wandb["run"]["config"]
+        assert config | meaning == config
         # The pieces that the text yields, and not as many as were asked for.
-        assert (told["data"]["_target_"], told["vocabulary"]) == ("relpos.data.source.Files", 30)
+        assert config["data"]["_target_"] == "relpos.data.source.Files"
+        assert config["vocabulary"] == 30
 
 
-def test_the_report_has_these_panels_and_each_shows_what_the_runs_logged(made, sections):
+def test_the_workspace_has_its_panels_with_what_the_runs_logged(results, sections):
     assert {
         name: [(kind, config.get("chartTitle")) for kind, config in panels]
         for name, panels in sections.items()
@@ -181,25 +182,25 @@ def test_the_report_has_these_panels_and_each_shows_what_the_runs_logged(made, s
     for _, curve in sections["Curves by row"]:
         assert (curve["xAxis"], curve["groupBy"]) == ("trainer/global_step", "row.value")
         (name,) = curve["metrics"]
-        for one in made:
-            rows = [row for row in one.found["history"] if name in row and curve["xAxis"] in row]
+        for result in results:
+            rows = [row for row in result.wandb["history"] if name in row and curve["xAxis"] in row]
             # nothing else is averaged into a row's curve
-            assert bool(rows) == (one.run.stage == stages[name])
+            assert bool(rows) == (result.run.stage == stages[name])
     for _, bars in sections["Columns by row: mean and standard error"]:
         assert (bars["groupBy"], bars["groupArea"]) == ("row.value", "stderr")
         name = bars["metrics"][0].removeprefix("summary_metrics.")
-        assert [name in one.found["summary"] for one in made] == [
-            one.run.stage == stages[name] for one in made
+        assert [name in result.wandb["summary"] for result in results] == [
+            result.run.stage == stages[name] for result in results
         ]
     assert sections["Kernels"][0][1]["mediaKeys"] == ["kernels"]
-    written = made[0].path.parents[1] / "tables/small/table.md"
+    written = results[0].path.parents[1] / "tables/small/table.md"
     assert sections["The table"][0][1]["value"] == written.read_text(encoding="utf-8")
 
 
-def test_the_history_is_what_was_logged(made):
-    for one in made:
-        assert len(logged(one.path)) >= 3
-        assert history(one) == logged(one.path)  # to the last bit
+def test_the_history_is_what_was_logged(results):
+    for result in results:
+        assert len(logged(result.path)) >= 3
+        assert history(result) == logged(result.path)  # to the last bit
 
 
 @pytest.mark.full
@@ -220,38 +221,38 @@ def test_a_run_that_goes_on_has_its_whole_history(monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             execute(run)
     time.sleep(1)  # the folder of a start has its second in its name
-    one = Made.of(execute(run))
+    result = Result.of(execute(run))
     assert [start["from_step"] for start in run.record["starts"]] == [0, 3]
-    assert [row["step"] for row in logged(one.path) if "loss" in row] == [1, 2, 3, 4, 5]
-    assert history(one) == logged(one.path)
+    assert [row["step"] for row in logged(result.path) if "loss" in row] == [1, 2, 3, 4, 5]
+    assert history(result) == logged(result.path)
 
 
-def test_the_summary_has_the_final_figures(made):
-    pretraining, tuning, *_ = made
+def test_the_summary_has_the_final_figures(results):
+    pretraining, tuning, *_ = results
     for name in ("perplexity", "parameters", "position_parameters"):
-        assert pretraining.found["summary"][name] == pretraining.metrics[name]
-    assert tuning.found["summary"]["cola"] == tuning.metrics["columns"]["cola"]
-    assert "cola" not in pretraining.found["summary"]
+        assert pretraining.wandb["summary"][name] == pretraining.metrics[name]
+    assert tuning.wandb["summary"]["cola"] == tuning.metrics["columns"]["cola"]
+    assert "cola" not in pretraining.wandb["summary"]
 
 
-def test_the_kernels_are_there_to_look_at(made):
-    pretrainings = [one for one in made if one.run.stage == "pretrain"]
+def test_kernels_of_pre_trainings_are_logged_as_pictures(results):
+    pretrainings = [result for result in results if result.run.stage == "pretrain"]
     assert len(pretrainings) == 2
-    for one in pretrainings:
-        (shown,) = [row for row in one.found["history"] if "kernels/_type" in row]
+    for result in pretrainings:
+        (shown,) = [row for row in result.wandb["history"] if "kernels/_type" in row]
         assert shown["kernels/_type"] == "images/separated"  # what a media browser shows
         (name,) = shown["kernels/filenames"]
-        assert name in one.found["files"]  # what `wandb sync` uploads
-        (picture,) = one.path.glob(f"wandb/offline-run-*/files/{name}")
-        assert picture.read_bytes() == (one.path / "figures/kernels.png").read_bytes()
+        assert name in result.wandb["files"]  # what `wandb sync` uploads
+        (picture,) = result.path.glob(f"wandb/offline-run-*/files/{name}")
+        assert picture.read_bytes() == (result.path / "figures/kernels.png").read_bytes()
 
 
-def test_nothing_is_uploaded_but_figures_and_pictures(made):
-    for one in made:
-        assert one.found["artifacts"] == 0
-        rows = one.found["history"]
+def test_nothing_is_uploaded_but_figures_and_pictures(results):
+    for result in results:
+        assert result.wandb["artifacts"] == 0
+        rows = result.wandb["history"]
         kinds = {row[key] for row in rows for key in row if key.endswith("_type")}
-        media = one.path.glob("wandb/offline-run-*/files/media/**/*")
+        media = result.path.glob("wandb/offline-run-*/files/media/**/*")
         assert kinds <= {"images/separated"}
         assert {path.suffix for path in media if path.is_file()} <= {".png"}
 
@@ -285,20 +286,20 @@ def test_runs_that_another_table_made_are_named(folder):
 
 def test_the_workspace_shows_the_runs_of_the_group_and_those_of_other_tables(monkeypatch):
     pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed")
-    for others, more in (([], []), (["abc"], [("name", ["abc"])])):
-        monkeypatch.setattr(dashboard, "shared", lambda _, others=others: others)
+    for identities, more in (([], []), (["abc"], [("name", ["abc"])])):
+        monkeypatch.setattr(dashboard, "shared", lambda _, identities=identities: identities)
         filters = built(table())["runSets"][0]["filters"]["filters"]
-        assert [(found["key"]["name"], found["value"]) for found in filters] == [
+        assert [(condition["key"]["name"], condition["value"]) for condition in filters] == [
             ("group", "small"),
             *more,
         ]
 
 
-def test_with_a_key_it_is_uploaded(folder, monkeypatch, capsys):
+def test_with_a_key_the_workspace_is_uploaded(folder, monkeypatch, capsys):
     sent: list[Any] = []
 
-    def upload(*given: Any) -> str:
-        sent.append(given)
+    def upload(*arguments: Any) -> str:
+        sent.append(arguments)
         return "https://the/workspace"
 
     monkeypatch.setattr(dashboard, "upload", upload)
@@ -312,9 +313,9 @@ def test_with_a_key_it_is_uploaded(folder, monkeypatch, capsys):
     assert sent == [(table(), "relpos", None)]
 
 
-@pytest.mark.parametrize(("overrides", "said"), [
+@pytest.mark.parametrize(("overrides", "message"), [
     (["table=smal"], "Did you mean 'small'?"),
     (["table=small", "mode=maybe"], "mode=maybe: auto or online is expected"),
 ])  # fmt: skip
-def test_a_wrong_override_of_a_dashboard_is_one_line(overrides, said, folder, refused):
-    assert said in refused("dashboard", *overrides)
+def test_a_wrong_override_of_a_dashboard_is_one_line(overrides, message, folder, refused):
+    assert message in refused("dashboard", *overrides)

@@ -27,7 +27,7 @@ def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         (["position=none"], "NoPosition adds nothing to the scores"),
         (["position=tisa", "kind.layer=3"], "layer=3: there are 2"),
@@ -37,8 +37,8 @@ def test_a_trained_run_is_drawn_with_its_own_weights(toy_runs):
         ),
     ],
 )
-def test_what_cannot_be_drawn_is_one_line(overrides, said):
-    with pytest.raises(RelposError, match=said):
+def test_a_pattern_that_cannot_be_drawn_is_one_line(overrides, message):
+    with pytest.raises(RelposError, match=message):
         called("analyze", [*SMALL, *overrides])
 
 

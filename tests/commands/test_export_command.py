@@ -64,13 +64,13 @@ def classifier(folder: Path) -> tuple[Classifier, Tokenizer]:
 
 
 def same(first: Path, second: Path) -> bool:
-    (one, _), (other, _) = relpos.load(first), relpos.load(second)
+    (model, _), (other, _) = relpos.load(first), relpos.load(second)
     return all(
-        torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items()
+        torch.equal(value, other.state_dict()[name]) for name, value in model.state_dict().items()
     )
 
 
-def test_a_run_leaves_with_its_weights_and_its_record(runs, tmp_path, capsys):
+def test_an_exported_run_has_its_weights_and_its_record(runs, tmp_path, capsys):
     for name, kind in (("fixed", "relpos"), ("absolute", "bert")):
         to = tmp_path / name
         assert exported(capsys, runs[name], to)["model_type"] == kind
@@ -89,7 +89,9 @@ def test_a_run_leaves_with_its_weights_and_its_record(runs, tmp_path, capsys):
         assert record["starts"][0]["host"] not in card.split()
 
 
-def test_a_fine_tuning_leaves_as_a_classifier_with_the_labels_of_its_task(runs, tmp_path, capsys):
+def test_a_fine_tuning_is_exported_as_a_classifier_with_the_labels_of_its_task(
+    runs, tmp_path, capsys
+):
     overrides = [f"network={runs['absolute']}", "task=rte", "intermediate=none", "length=32"]
     planned = plan(relpos.compose("finetune", overrides))
     save_model(planned.path / "model", *classifier(runs["absolute"] / "model"))
@@ -164,7 +166,7 @@ def test_of_a_path_in_a_command_its_last_part_is_published(typed, published):
         "data=hub 'data.texts=[{id: wikimedia/wikipedia, name: 20231101.en}]' '~conv'",
     ],
 )
-def test_what_is_no_path_stays_in_the_command_as_it_is(typed):
+def test_words_that_are_no_path_stay_in_the_command(typed):
     words = shlex.split(f"relpos pretrain {typed}")
     assert _without_folders(shlex.join(words)) == shlex.join(words)
 
@@ -180,10 +182,10 @@ def test_no_name_in_a_card_is_markup(tmp_path):
     size = Size(layers=1, hidden=8, embedding=8, heads=2, ffn=8)
     architecture = Architecture(size, {"_target_": "Composite"}, {"_target_": "NoConv"}, 9)
     network = Network("run", folder, Path("weights"), record=record)
-    said = card(network, architecture, {"model_type": "relpos"})
-    assert r"# a \<img src=x> \[b\](http:c) \`d\` # Evil" in said.splitlines()
-    assert r"| loss\|x # Evil | 1 |" in said.splitlines()
-    assert "\n````yaml\n" in said
+    text = card(network, architecture, {"model_type": "relpos"})
+    assert r"# a \<img src=x> \[b\](http:c) \`d\` # Evil" in text.splitlines()
+    assert r"| loss\|x # Evil | 1 |" in text.splitlines()
+    assert "\n````yaml\n" in text
 
 
 def test_the_card_has_what_was_measured_of_this_network(runs, tmp_path, capsys):
@@ -224,7 +226,7 @@ def test_the_card_resolves_nothing_that_a_run_of_somebody_else_says(
     assert "Trained for the question" not in exported_card(capsys, run, tmp_path / "out")
 
 
-def test_model_folders_and_snapshots_leave_too(runs, tmp_path, capsys):
+def test_model_folders_and_snapshots_are_exported_too(runs, tmp_path, capsys):
     run, alone = runs["fixed"], shutil.copytree(runs["fixed"] / "model", tmp_path / "alone")
     for number, named in enumerate((run / "model", alone)):
         exported(capsys, named, tmp_path / str(number))
@@ -234,7 +236,7 @@ def test_model_folders_and_snapshots_leave_too(runs, tmp_path, capsys):
     assert "No record of the training" in (tmp_path / "1/README.md").read_text()
 
 
-def test_the_snapshots_leave_as_revisions_that_are_named_by_the_words_read(runs, tmp_path, refused):
+def test_snapshots_are_exported_as_revisions_named_by_the_words_read(runs, tmp_path, refused):
     to = tmp_path / "out"
     assert main(["export", f"network={runs['fixed']}", f"to={to}", "words=100"]) == 0
     assert sorted(path.name for path in to.iterdir()) == ["chck_100M", "chck_50M", "main"]
@@ -249,17 +251,17 @@ def test_the_snapshots_leave_as_revisions_that_are_named_by_the_words_read(runs,
     assert not (tmp_path / "new").exists()
 
 
-def test_a_mistake_is_one_line_and_writes_nothing(runs, tmp_path, refused, capsys):
+def test_a_mistaken_export_is_one_line_and_writes_nothing(runs, tmp_path, refused, capsys):
     exported(capsys, runs["absolute"], tmp_path / "there")
     unfinished = copied(runs["fixed"], tmp_path / "unfinished", state="running")
-    for run, to, said in (
+    for run, to, message in (
         (runs["fixed"], "there", "already exists"),
         (tmp_path / "nowhere", "new", "no such folder or file. Did you mean 'there'?"),
         (runs["fixed"], "a" * 300, "File name too long"),
         (unfinished, "new", "not finished (its record says running)"),
         (tmp_path / "there", "new", "this is a folder of Hugging Face already"),
     ):
-        assert said in refused("export", f"network={run}", f"to={tmp_path / to}")
+        assert message in refused("export", f"network={run}", f"to={tmp_path / to}")
     assert not (tmp_path / "new").exists()
 
 

@@ -17,7 +17,7 @@ from relpos.runs.run import runs_root
 from tables.small_data import finish
 
 
-def test_what_cannot_be_drawn_is_listed_with_the_command_that_makes_it(refused):
+def test_missing_figures_are_listed_with_commands_that_make_their_networks(refused):
     readme = runs_root() / "analysis/wennberg2021/README.md"
     assert refused("analyze", "wennberg2021") == (
         f"relpos: nothing is drawn: {readme} has the commands that make what its figures need"

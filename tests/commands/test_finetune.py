@@ -15,9 +15,9 @@ def planned(*overrides: str) -> Run:
     return plan(relpos.compose("finetune", ["task=rte", *overrides]))
 
 
-def test_what_comes_before_a_fine_tuning_is_said_and_how_to_leave_it_out():
-    said = before(planned("steps=20"))
-    assert said == (
+def test_trainings_before_a_fine_tuning_are_named_with_how_to_leave_them_out():
+    line = before(planned("steps=20"))
+    assert line == (
         "first 1,500 steps of pre-training and 250 steps of fine-tuning on mnli; intermediate=none "
         "leaves mnli out, "
         "intermediate.steps=N shortens it; network=FOLDER starts from a finished pre-training"
@@ -46,7 +46,7 @@ def of_file(folder: Path, *overrides: str, **keys: object) -> list[str]:
     return uncounted(relpos.compose("finetune", [f"task={folder / 'mine.yaml'}", *overrides]))
 
 
-def test_keys_of_a_task_file_that_do_not_count_at_this_size_are_said(tmp_path):
+def test_keys_of_a_task_file_that_do_not_count_at_this_size_are_named(tmp_path):
     assert of_file(tmp_path, epochs=5) == [
         "epochs: 5 of task mine does not count here: the recipe says steps=250; steps=null counts "
         "epochs"
@@ -58,7 +58,7 @@ def test_keys_of_a_task_file_that_do_not_count_at_this_size_are_said(tmp_path):
     ]
 
 
-def test_nothing_is_said_of_keys_that_count_or_stand_as_they_would_anyway(tmp_path):
+def test_keys_that_count_or_have_the_value_of_the_recipe_are_not_named(tmp_path):
     assert of_file(tmp_path) == []
     assert of_file(tmp_path, "steps=9", epochs=5) == []
     assert of_file(tmp_path, "steps=null", epochs=5) == []
@@ -66,14 +66,14 @@ def test_nothing_is_said_of_keys_that_count_or_stand_as_they_would_anyway(tmp_pa
     assert uncounted(relpos.compose("finetune", ["task=rte"])) == []
 
 
-def test_the_command_says_it(tmp_path, capsys, monkeypatch):
+def test_the_command_names_keys_that_do_not_count(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("relpos.commands.finetune.execute", lambda run: run)
-    said = of_file(tmp_path, epochs=5)
+    lines = of_file(tmp_path, epochs=5)
     finetune(composed("finetune", [f"task={tmp_path / 'mine.yaml'}"]))
-    assert f"relpos: {said[0]}" in capsys.readouterr().err.splitlines()
+    assert f"relpos: {lines[0]}" in capsys.readouterr().err.splitlines()
 
 
-def test_a_network_that_is_too_short_is_the_only_thing_said(refused):
+def test_the_error_about_a_network_that_is_too_short_is_the_only_line(refused):
     assert refused("finetune", "size=tiny", "task=cola", "length=500").endswith(
         "a sequence of 500 tokens is too long"
     )

@@ -18,7 +18,7 @@ FEW = ["examples=20", "pairs.limit=4", "threads=1"]
 
 
 RESULT = {"accuracy": 50.0, "interval": [50.0, 50.0], "ties_right": 100.0, "guess": 50.0}
-"""Of pairs, for a network that does not know the order."""
+"""The result on pairs of a network that does not know the order."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_the_command_prints_the_folder_of_its_results_last(none, capsys):
     assert (folder / "shuffle_gap.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_was_measured_is_found_again(none, monkeypatch):
+def test_results_are_kept_and_not_measured_again(none, monkeypatch):
     before = relpos.order(none, overrides=FEW)
     monkeypatch.setattr(
         "relpos.runs.networks.Network.load", lambda _: pytest.fail("measured again")
@@ -111,17 +111,17 @@ def test_a_file_of_ones_own_is_named_like_an_option(none, tmp_path):
 @pytest.mark.parametrize("name", ["it's", "one, two", r"back\slash's", "${here}", "[x]=1"])
 def test_from_python_a_folder_s_name_reaches_the_command_as_it_is(name, tmp_path, monkeypatch):
     (tmp_path / "order.json").write_text("{}")
-    asked: list[list[str]] = []
+    calls: list[list[str]] = []
     monkeypatch.setattr(
         "relpos.config.compose.called",
-        lambda _, overrides: asked.append(overrides) or str(tmp_path),
+        lambda _, overrides: calls.append(overrides) or str(tmp_path),
     )
     relpos.order(tmp_path / name, Path("other"))
-    assert list(resolved(compose("order", asked[0]))["network"]) == [str(tmp_path / name), "other"]
+    assert list(resolved(compose("order", calls[0]))["network"]) == [str(tmp_path / name), "other"]
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         (
             ["measure=[order]"],
@@ -136,5 +136,5 @@ def test_from_python_a_folder_s_name_reaches_the_command_as_it_is(name, tmp_path
         (["pairs.limit=0"], "pairs.limit=0: a whole number of 1 or more"),
     ],
 )
-def test_wrong_overrides_are_one_line(none, refused, overrides, said):
-    assert said in refused("order", f"network={none}", *overrides)
+def test_wrong_overrides_are_one_line(none, refused, overrides, message):
+    assert message in refused("order", f"network={none}", *overrides)

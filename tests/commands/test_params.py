@@ -38,8 +38,8 @@ def test_chang_18_of_19_printed_figures_are_met(chang):
 
 
 def test_wennberg_table_2():
-    found = {line["row"]: line for line in lines("wennberg2021")}
-    assert {row: line["ours"] for row, line in found.items() if "Ke et al." not in row} == {
+    rows = {line["row"]: line for line in lines("wennberg2021")}
+    assert {row: line["ours"] for row, line in rows.items() if "Ke et al." not in row} == {
         "Longformer, standard": 3_145_728,
         "BERT and RoBERTa, standard": 393_216,
         "ALBERT, standard": 65_536,
@@ -47,7 +47,7 @@ def test_wennberg_table_2():
         "BERT and RoBERTa, TISA, S = 5": 2_160,
         "ALBERT, TISA, S = 5": 2_160,
     }
-    ours = found["BERT and RoBERTa, Ke et al."]
+    ours = rows["BERT and RoBERTa, Ke et al."]
     # biases, layer norm and a row more
     assert (ours["ours"], ours["difference"]) == (1_576_704, 1_576_704 - 1_572_864)
 
@@ -64,8 +64,8 @@ def test_an_unknown_paper_is_refused_with_the_nearest():
     "override", ["rows=[nonsense]", "size.layers=3", "seeds=2", "tasks=[cola]", "stages=[order]"]
 )
 def test_a_table_of_counts_refuses_what_would_change_runs(override, refused):
-    said = refused("reproduce", "table=wennberg2021_table2", override)
-    assert "wennberg2021_table2 trains nothing" in said
+    message = refused("reproduce", "table=wennberg2021_table2", override)
+    assert "wennberg2021_table2 trains nothing" in message
 
 
 def test_a_run_is_counted(toy_runs):
@@ -78,8 +78,8 @@ def test_a_network_that_is_not_there_and_sizes_beside_a_network_on_disk_are_refu
     tmp_path, refused
 ):
     network = f"network={tmp_path}"
-    for sizes, said in (
+    for sizes, message in (
         ([], f"{network}: no finished run and no model folder"),
         (["size=base"], f"size=base: the network comes from {network}, where"),
     ):
-        assert refused("params", network, *sizes).startswith(f"relpos: {said}")
+        assert refused("params", network, *sizes).startswith(f"relpos: {message}")

@@ -46,14 +46,14 @@ def users(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
 
 
 def write_table(folder: Path, run: Run) -> None:
-    """Of one row with this run."""
+    """Writes a table of one row with this run."""
     path = f"{STAGE}/{run.path.name}"
     shown = {"stage": STAGE, "identity": "", "state": "finished", "path": path}
     rows = [{"name": "a", "runs": [shown]}]
     (folder / "table.json").write_text(json.dumps({"rows": rows}))
 
 
-def test_each_run_is_a_line_and_what_no_table_uses_stands_first(three, tmp_path, capsys):
+def test_each_run_is_a_line_and_runs_without_a_table_stand_first(three, tmp_path, capsys):
     head, *lines, last = listed(capsys)
     heads = "run|state|date|data|tokenizer|step|figure|tokens/s|on disk|used by"
     assert "|".join(head) == heads
@@ -73,7 +73,7 @@ def test_a_run_that_a_table_shows_is_used_though_its_newest_launch_did_not_ask_f
     assert users(capsys) == {"first": "–", "second": "table mine", "used": "table mine"}
 
 
-def test_figures_states_and_readers_are_told(toy_runs, capsys, monkeypatch):
+def test_the_list_of_runs_has_figures_states_and_readers(toy_runs, capsys, monkeypatch):
     monkeypatch.setattr("relpos.train.pretrain.get_available_flops", lambda *_: 10**10)
     run = execute(plan(compose("pretrain", ["steps=2", "batch=4", "evaluations=1"])))
     for name, text in (("stopped", '{"state": "running", "inputs": {}}'), ("damaged", "{")):
@@ -94,7 +94,7 @@ def test_figures_states_and_readers_are_told(toy_runs, capsys, monkeypatch):
     assert lines["pretrain/stopped"][1] == "interrupted"
     assert lines["pretrain/damaged"][1] == "damaged"
     assert main(["status", "format=json"]) == 0
-    values = {each["run"]: each for each in json.loads(capsys.readouterr().out)}
+    values = {entry["run"]: entry for entry in json.loads(capsys.readouterr().out)}
     assert len(values) == len(lines) - 2
     shown = values[f"pretrain/{run.path.name}"]
     expected = {"data": "toy 0", "tokenizer": tokenizer, "step": "2/2", "state": "finished"}
@@ -120,29 +120,27 @@ def test_a_table_as_json_has_its_runs_those_that_are_missing_too(three, tmp_path
 
 
 @pytest.mark.parametrize("place", ["", "model", "snapshots/10.safetensors"])
-def test_what_starts_from_a_run_s_network_is_its_reader(place, three, capsys):
+def test_a_run_that_starts_from_another_run_s_network_is_its_reader(place, three, capsys):
     three["second"].update(inputs={"start": str(three["first"].path / place)})
     assert users(capsys) == {"first": "1 of these runs", "second": "–", "used": "table mine"}
 
 
-def test_a_damaged_plan_is_named_and_leaves_the_list_and_what_the_table_shows(
-    three, tmp_path, capsys
-):
+def test_a_damaged_plan_is_named_and_hides_no_run_that_its_table_shows(three, tmp_path, capsys):
     damaged = tmp_path / "runs/tables/damaged"
     damaged.mkdir()
     (damaged / "plan.json").write_text("{")
     write_table(damaged, three["second"])
     assert main(["status"]) == 0
-    told = capsys.readouterr()
-    assert len(told.out.splitlines()) == 5
-    assert "table damaged" in told.out
-    assert f"{damaged / 'plan.json'}: damaged" in told.err
+    output = capsys.readouterr()
+    assert len(output.out.splitlines()) == 5
+    assert "table damaged" in output.out
+    assert f"{damaged / 'plan.json'}: damaged" in output.err
 
 
 @pytest.mark.parametrize(
     ("answer", "goes"), [("y\n", True), ("YES\n", True), ("\n", False), ("n\n", False), ("", False)]
 )
-def test_what_is_named_is_removed_after_a_question(answer, goes, three, capsys, monkeypatch):
+def test_named_runs_are_removed_after_a_question(answer, goes, three, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     assert main(["status", "remove", three["first"].path.name, "pretend/used-*"]) == 0
     shown = capsys.readouterr()
@@ -151,9 +149,7 @@ def test_what_is_named_is_removed_after_a_question(answer, goes, three, capsys, 
     assert [three[name].path.exists() for name in three] == [not goes, not goes, True]
 
 
-def test_without_a_terminal_nobody_is_asked_and_nothing_removed_unless_it_is_said(
-    three, refused, monkeypatch
-):
+def test_without_a_terminal_runs_are_removed_with_ask_false_alone(three, refused, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     assert refused("status", "remove", "pretend/*").endswith(
         "Answer on a terminal, or add ask=false"
@@ -172,7 +168,7 @@ def test_a_run_may_be_named_by_its_path_as_a_shell_completes_it(three, tmp_path,
 @pytest.mark.parametrize(
     "command", [["remove"], ["delete", "x"], ["remove", "frist-seed0-*"], ["remove", ""]]
 )
-def test_what_names_no_run_is_refused(command, three, refused):
+def test_a_name_of_no_run_is_refused(command, three, refused):
     refused("status", *command)
     assert all(run.path.exists() for run in three.values())
 
@@ -183,5 +179,5 @@ def test_a_run_under_way_is_not_removed(three, refused):
     assert all(run.path.exists() for run in three.values())
 
 
-def test_no_runs_are_no_lines(capsys):
+def test_without_runs_the_list_has_no_lines(capsys):
     assert len(listed(capsys)) == 2

@@ -53,7 +53,7 @@ def fail(runs: list[Run], row: str) -> None:
             run.fail("no") if run.config.row == row else run.update(state="finished")
 
 
-def test_what_needs_a_failed_run_at_any_depth_waits_for_it(runs):
+def test_runs_that_need_a_failed_run_at_any_depth_wait_for_it(runs):
     fail(runs, "none")
     seen = looked(runs).states
     states = {(run.config.row, seen[run.identity]) for run in runs if run.stage == "finetune"}
@@ -61,7 +61,7 @@ def test_what_needs_a_failed_run_at_any_depth_waits_for_it(runs):
     assert "1 failed, 3 waiting for a failed run, 3 missing" in drawn(runs)
 
 
-def test_a_terminal_is_drawn_until_the_others_are_done(runs, monkeypatch):
+def test_a_terminal_is_drawn_until_the_other_runs_are_done(runs, monkeypatch):
     fail(runs, "none")
     missing = [run for run in runs if run.stage == "finetune" and run.config.row == "fixed"]
     moments: list[Any] = []

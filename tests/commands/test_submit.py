@@ -35,7 +35,7 @@ ANSWERS = {answers.file: answers for answers in layout()}
 
 
 def runs_of(name: str, scores: dict[str, dict[str, list[float]]]) -> list[RowRun]:
-    """Finished fine-tunings: task → column → a score a seed."""
+    """Finished fine-tunings: task → column → a score per seed."""
     runs = []
     for key, of_task in scores.items():
         for seed, values in enumerate(zip(*of_task.values(), strict=True)):
@@ -113,22 +113,22 @@ def test_all_eleven_files_come_from_the_best_dev_runs(predicted, capsys):
     assert files["CoLA.tsv"].startswith("index\tprediction\n0\t1\n")
 
 
-def test_what_is_missing_is_refused_by_name(predicted, capsys):
+def test_missing_predictions_are_refused_by_name(predicted, capsys):
     (predicted / "finetune/mnli-c-1/predictions/AX.tsv").unlink()
     for seed in (0, 1):
         (predicted / f"finetune/wnli-c-{seed}/predictions/WNLI.tsv").unlink()
     assert submit() == 1
-    said = capsys.readouterr().err
-    assert len(said.splitlines()) == 1
-    assert "AX: finetune/mnli-c-1 was not given the test file" in said
-    assert "WNLI: finetune/wnli-c-1 was not given the test file" in said
-    assert "CoLA" not in said
-    assert "relpos status remove" in said
-    assert "allow_missing=true" in said
+    stderr = capsys.readouterr().err
+    assert len(stderr.splitlines()) == 1
+    assert "AX: finetune/mnli-c-1 was not given the test file" in stderr
+    assert "WNLI: finetune/wnli-c-1 was not given the test file" in stderr
+    assert "CoLA" not in stderr
+    assert "relpos status remove" in stderr
+    assert "allow_missing=true" in stderr
     assert not (predicted / "tables/t/submissions").exists()
 
 
-def test_what_is_missing_may_be_filled_and_is_said_to_be(predicted, capsys):
+def test_missing_predictions_may_be_filled_and_are_named(predicted, capsys):
     (predicted / "finetune/wnli-c-1/predictions/WNLI.tsv").unlink()
     assert submit("allow_missing=true") == 0
     assert (
@@ -141,18 +141,18 @@ def test_what_is_missing_may_be_filled_and_is_said_to_be(predicted, capsys):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         ([], "STS-B: no finished run has stsb"),
         (["allow_missing=true"], "no run of it has predicted a test file"),
     ],
 )
-def test_a_row_without_runs_of_a_column_is_told_so_and_constants_alone_are_no_submission(
-    overrides, said, tmp_path, capsys
+def test_a_column_without_runs_is_named_and_constants_alone_are_no_submission(
+    overrides, message, tmp_path, capsys
 ):
     write(tmp_path / "runs", table_of(runs_of("c", {"cola": {"cola": [1.0]}})))
     assert submit(*overrides) == 1
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_wrong_file_is_refused_even_where_missing_ones_may_be(predicted, capsys):
@@ -164,12 +164,12 @@ def test_a_wrong_file_is_refused_even_where_missing_ones_may_be(predicted, capsy
     assert "RTE: 2,999 rows where the server has 3,000" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("overrides", "said"), [
+@pytest.mark.parametrize(("overrides", "message"), [
     (["table=t", "row=compsite"], "unknown row 'compsite'. Did you mean 'composite key'?"),
     (["table=tt", "row=x"], "no table 'tt' in "),
 ])  # fmt: skip
-def test_a_wrong_override_of_a_submission_is_one_line(overrides, said, predicted, refused):
-    assert said in refused("submit", *overrides)
+def test_a_wrong_override_of_a_submission_is_one_line(overrides, message, predicted, refused):
+    assert message in refused("submit", *overrides)
 
 
 class Words:
@@ -182,7 +182,7 @@ class Words:
 
 
 class Constant(nn.Module):
-    """Says the same of every pair."""
+    """A classifier with the same answer for every pair."""
 
     def __init__(self) -> None:
         super().__init__()

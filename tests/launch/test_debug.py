@@ -19,7 +19,7 @@ def table(tmp_path: Path, toy_runs: Path, monkeypatch: pytest.MonkeyPatch) -> st
     return f"table={experiment(tmp_path, pretrain_seeds=3)}"
 
 
-def test_all_runs_are_executed_here(table, monkeypatch, capfd):
+def test_all_runs_are_executed_in_this_process(table, monkeypatch, capfd):
     places: list[tuple[int, str]] = []
 
     def train(run: Run) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def test_all_runs_are_executed_here(table, monkeypatch, capfd):
 
 
 def test_an_error_of_a_run_ends_the_command_as_it_is(table, monkeypatch):
-    """A debugger stops where it happened."""
+    """A debugger stops where the error arose."""
     monkeypatch.setattr(*working("pretrain", lambda run: run.meaning["no such key"]))
     with pytest.raises(KeyError, match="no such key"):
         main(["reproduce", table, "engine=debug"])
@@ -52,7 +52,7 @@ def test_a_wrong_input_is_one_line(table, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_can_be_stopped_and_goes_on(number, table, tmp_path, monkeypatch, capsys):
+def test_a_table_can_be_stopped_and_goes_on(number, table, tmp_path, monkeypatch, capsys):
     with monkeypatch.context() as patch:
         patch.setattr(*working("pretrain", lambda run: signal.raise_signal(number) or METRICS))
         assert main(["reproduce", table, "engine=debug"]) == 128 + number

@@ -64,10 +64,10 @@ class Table:
 
 def wait_for(condition: Callable[[], Any]) -> Any:
     deadline = time.monotonic() + PATIENCE
-    while not (found := condition()):
+    while not (value := condition()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    return found
+    return value
 
 
 def is_alive(pid: int) -> bool:
@@ -79,7 +79,7 @@ def is_alive(pid: int) -> bool:
 
 
 @pytest.mark.full
-def test_interrupted_killed_and_failing_a_table_is_finished(tmp_path):
+def test_a_table_is_finished_after_interrupts_kills_and_failures(tmp_path):
     """One table through everything, because each launch pays for the imports of its workers."""
     write_data(tmp_path / "data")
     pretrain = ["steps=120", "batch=8", "checkpoint_every=5", "log_every=5", "evaluations=1"]

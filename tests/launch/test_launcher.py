@@ -52,7 +52,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 @pytest.fixture
 def root(toy_runs: Path) -> Path:
-    """Of runs: what every pre-training needs is there."""
+    """The runs folder, with what every pre-training needs."""
     return toy_runs
 
 
@@ -160,7 +160,7 @@ def test_stopping_is_clean(tmp_path, root, pretending):
 
 
 @pytest.mark.usefixtures("python")
-def test_only_what_is_missing_is_started(tmp_path):
+def test_only_missing_runs_are_started(tmp_path):
     runs = [pretend(seed=seed) for seed in range(50)]
     for run in runs[:-1]:
         run.path.mkdir(parents=True)
@@ -169,15 +169,14 @@ def test_only_what_is_missing_is_started(tmp_path):
     assert [len(run.record.get("starts", [])) for run in runs] == [0] * 49 + [1]
 
 
-def test_a_worker_without_a_future_is_told(tmp_path):
-    """What waits for a run that failed is never begun."""
+def test_runs_that_need_a_failed_run_are_not_begun(tmp_path):
     first = pretend()
     second = pretend(seed=1, first=first)
     first.path.mkdir(parents=True)
     first.fail("no luck")
     standing = Standing(Job([first, second]))
     assert standing.open() == []
-    assert (standing.those("failed"), standing.those(WAITING)) == ([first], [second])
+    assert (standing.in_state("failed"), standing.in_state(WAITING)) == ([first], [second])
     assert Standing(Job([first, second], retries=1)).open() == [first, second]
     assert Standing(Job.now([first, second], retries=0)).open() == [first, second]
 

@@ -2,7 +2,7 @@
 reads."""
 
 from relpos.files import remove_left
-from relpos.launch.engine import SCRIPT, _is_left
+from relpos.launch.engine import SCRIPT, _is_over
 from relpos.runs.lock import locked
 
 
@@ -14,10 +14,10 @@ def test_a_launch_that_is_over_is_told_from_one_that_is_not(tmp_path):
     (of_cluster / SCRIPT).touch()  # tasks may wait in the queue
     (tmp_path / "launch-d").mkdir()  # its launcher has not locked it yet
     with locked(held):
-        assert [folder.name for folder in sorted(tmp_path.iterdir()) if _is_left(folder)] == [
+        assert [folder.name for folder in sorted(tmp_path.iterdir()) if _is_over(folder)] == [
             over.name
         ]
-    assert _is_left(held)
+    assert _is_over(held)
 
 
 def test_half_written_files_are_removed_and_other_hidden_files_are_not(tmp_path):

@@ -1,4 +1,4 @@
-"""Workers on this machine: what a crash is, what cannot be written down, who sees which GPU."""
+"""Workers on this machine: crashes, runs that cannot be written, the GPUs that a worker sees."""
 
 import os
 import subprocess
@@ -68,8 +68,8 @@ def test_leaving_python_is_a_failure(stop, monkeypatch):
     assert (run.state, failures(run.record)) == ("failed", 1)
 
 
-def test_a_run_that_cannot_be_written_is_told_at_the_end(tmp_path):
-    """Neither it nor what needs it is waited for; the others are done."""
+def test_a_run_that_cannot_be_written_is_named_at_the_end(tmp_path):
+    """Neither the run nor what needs it is waited for; other runs are done."""
     blocked, behind, other = pretend("blocked"), pretend("behind"), pretend("other")
     behind.inputs["first"] = blocked
     blocked.path.parent.mkdir(parents=True)
@@ -87,22 +87,22 @@ def test_a_run_that_cannot_be_written_is_told_at_the_end(tmp_path):
         run_all([blocked, behind, other], tmp_path / "table", Local(workers=1))
 
 
-def test_what_loggers_are_told_is_in_no_file_of_a_job(tmp_path, monkeypatch):
-    told = [{"key": "secret"}, {"key": "other secret"}, {"key": "secret"}, {}]
+def test_settings_of_loggers_are_in_no_file_of_a_job(tmp_path, monkeypatch):
+    loggers = [{"key": "secret"}, {"key": "other secret"}, {"key": "secret"}, {}]
     runs = [
         replace(pretend(seed=n), config=PretendConfig(logger=logger))
-        for n, logger in enumerate(told)
+        for n, logger in enumerate(loggers)
     ]
     file = tmp_path / "job.json"
     Job(runs).write(file)
     assert "secret" not in file.read_text()
     read: Any = Job.read(file, is_worker=True).runs
-    assert [run.config.logger for run in read] == told
+    assert [run.config.logger for run in read] == loggers
     identities = [run.identity for run in runs]
     assert [run.identity for run in Job.read(file).runs] == identities
     monkeypatch.delenv(LOGGERS)
-    said = f"{LOGGERS} in the environment does not say how its runs are logged"
-    with pytest.raises(RelposError, match=said):
+    message = f"{LOGGERS} in the environment does not say how its runs are logged"
+    with pytest.raises(RelposError, match=message):
         Job.read(file, is_worker=True)
 
 
@@ -128,11 +128,13 @@ def test_a_run_that_leaves_python_does_not_end_the_launch(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("command", "said"), [("false", r"status 1: see .*worker-1\.log"), ("true", "status 0")]
+    ("command", "message"), [("false", r"status 1: see .*worker-1\.log"), ("true", "status 0")]
 )
-def test_workers_that_end_before_all_is_done_end_the_launch(command, said, tmp_path, monkeypatch):
+def test_workers_that_end_before_all_is_done_end_the_launch(
+    command, message, tmp_path, monkeypatch
+):
     monkeypatch.setattr(sys, "executable", command)
-    with pytest.raises(RelposError, match=f"workers end with {said}"):
+    with pytest.raises(RelposError, match=f"workers end with {message}"):
         run_all([pretend("never")], tmp_path / "table", Local(workers=2))
 
 
@@ -204,7 +206,7 @@ def test_which_gpus_workers_see(tmp_path, monkeypatch):
     assert seen(Local(workers=1)) == ["gpus "]
 
 
-def test_the_local_pool(tmp_path, monkeypatch):
+def test_local_workers_divide_the_gpus(tmp_path, monkeypatch):
     monkeypatch.setenv("RELPOS_DATA", str(tmp_path / "nothing"))
     experiment = load(str(write_experiment(tmp_path)))
     rows = runs_of(plan_table(experiment))

@@ -109,7 +109,7 @@ def test_a_wrong_argument_of_slurm_is_named(key, value):
     assert len(str(error.value).splitlines()) == 1
 
 
-def test_what_sbatch_refuses_is_one_line(tmp_path, cluster):
+def test_a_refusal_of_sbatch_is_one_line(tmp_path, cluster):
     (cluster / "bin/sbatch").write_text(
         "#!/bin/sh\necho 'invalid partition: x\nmore' >&2; exit 1", encoding="utf-8"
     )

@@ -209,7 +209,7 @@ def analyze(
             )
         return str(folder)
     samples = samples_of(network, text) if network or isinstance(measure, Measure) else []
-    # All are drawn before the first is written, so that a refused network leaves no half a folder.
+    # All figures are drawn before the first is written: a refused network leaves no half a folder.
     if isinstance(measure, Measure):
         drawings = drawn(measure, samples)
     else:

@@ -82,10 +82,10 @@ class JudgedClaim:
     """A claim on the page.
 
     Args:
-        claim: it.
+        claim: the claim.
         findings: a verdict for each scale, corrected for the tests of its family.
         rows: row that its test needs → overrides.
-        tables: those that are about it.
+        tables: the tables about it.
     """
 
     claim: Claim
@@ -165,7 +165,7 @@ class ClaimsPage:
         claims: in the order of the page.
         tests: the number of tests.
         older: the number of runs left out because today's code would not make them.
-        pilots: the same, because rates were chosen with their seed.
+        pilots: the number left out because rates were chosen with their seed.
     """
 
     claims: list[JudgedClaim]
@@ -216,7 +216,7 @@ def page(chosen_claims: list[Claim], runs: Scales, files: Iterable[Experiment] =
     Raises:
         RelposError: a test names a row that `rows.yaml` does not have.
     """
-    known = rows()
+    all_rows = rows()
     findings = defaultdict[str, list[Verdict]](list)
     tests = 0
     # The other claims of a family are tested, too, because chance is corrected for in the whole
@@ -235,8 +235,8 @@ def page(chosen_claims: list[Claim], runs: Scales, files: Iterable[Experiment] =
     for claim in chosen_claims:
         needed = claim.judgement.rows if claim.judgement else ()
         for row in needed:
-            refuse_unknown(f"claim {claim.id}: unknown row", row, known)
+            refuse_unknown(f"claim {claim.id}: unknown row", row, all_rows)
         tables = [file.name for file in files if claim.id in file.claims]
-        overrides = {row: known[row] for row in needed}
+        overrides = {row: all_rows[row] for row in needed}
         judged.append(JudgedClaim(claim, findings[claim.id], overrides, tables))
     return ClaimsPage(judged, tests, runs.older, runs.pilots)

@@ -89,7 +89,7 @@ def seed_of(run: Run) -> int:
 
 
 def input_name(run: Run, name: str) -> str:
-    """The place of an input as the run's record has it; empty where it has none of this name."""
+    """The place of an input as the run's record has it; empty without such an input."""
     return run.record.inputs.get(name, "")
 
 
@@ -160,18 +160,18 @@ def _subject(name: str) -> PlannedRow:
 def shared_values(subjects: Sequence[PlannedRow]) -> dict[str, list[Value]]:
     """Subject → its numbers in the columns that all of them have.
 
-    They are those of the pre-trainings' records, of fine-tunings whose configurations differ in the
-    seed alone, and of kept figures about order that were measured in the same way for all. Of
+    The numbers come from the pre-trainings' records, from fine-tunings whose configurations differ
+    in the seed alone, and from kept figures about order, measured in the same way for all. Of
     several such ways the one with the most runs counts, then the one with the most examples.
     """
-    wanted = [measure.name for measure in measures() if measure.at_end]
+    names = [measure.name for measure in measures() if measure.at_end]
     seeds: dict[str, int] = {}
     subject_of: dict[str, str] = {}
     values = []
     for subject in subjects:
         for run in subject.pretrainings:
             seeds[run.path.name], subject_of[run.path.name] = seed_of(run), subject.name
-            values += select(pretraining_values(run.path, run.record, wanted), percent=END)
+            values += select(pretraining_values(run.path, run.record, names), percent=END)
     values += filter(None, (_tuned(value, seeds) for value in read(measured=()) if value.way))
     result: dict[str, list[Value]] = {subject.name: [] for subject in subjects}
     ways = shared_ways(values, lambda value: subject_of[value.origin], result)
@@ -197,7 +197,7 @@ def _row(subject: PlannedRow, values: Sequence[Value]) -> Row:
 
 def _tuned(value: Value, seeds: Mapping[str, int]) -> Value | None:
     """A value of a fine-tuning with the pre-training that it started from, by name; None if that is
-    none of these.
+    not compared.
 
     A fine-tuning may name its pre-training by the folder of the model.
     """

@@ -34,7 +34,7 @@ from relpos.train.room import fitting_microbatch
 
 @dataclass(frozen=True, kw_only=True)
 class CostKeys:
-    """What is read of the keys besides the network's."""
+    """The keys that are read besides the network's."""
 
     seconds: NotNegative
     recipe: RecipeKeys
@@ -98,7 +98,7 @@ def _measured(architecture: Architecture, config: CostKeys, masked: float) -> Pl
     is_gpu = torch.cuda.is_available() and speed.accelerator != "cpu"
     device = torch.device("cuda" if is_gpu else "cpu")
     model = build(architecture, speed.kernel).to(device).train()
-    # As in the training, so that its pass is measured.
+    # The microbatch of the training, so that its pass is measured.
     if speed.microbatch == "auto":
         fitting = fitting_microbatch(model.encoder, config.length, speed.accelerator)
     else:

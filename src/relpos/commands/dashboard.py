@@ -84,18 +84,18 @@ def build(table: Table, project: str, entity: str) -> Any:
         "The table": [panels.MarkdownPanel(markdown=markdown(view))],
     }
     group = f"Group == {table.name!r}"
-    others = shared(table)
+    identities = shared(table)
     return workspaces.Workspace(
         entity=entity,
         project=project,
         name=f"relpos {table.name}",
         sections=[
-            workspaces.Section(name=name, panels=some, is_open=True)
-            for name, some in sections.items()
+            workspaces.Section(name=name, panels=content, is_open=True)
+            for name, content in sections.items()
         ],
         settings=workspaces.WorkspaceSettings(max_runs=MAX_RUNS),
         runset_settings=workspaces.RunsetSettings(
-            filters=f"{group} or ID in {others}" if others else group
+            filters=f"{group} or ID in {identities}" if identities else group
         ),
     )
 

@@ -195,9 +195,9 @@ def arrivals(
 
     at_end = instrument and replace(instrument, snapshots=None)
     waiting: list[tuple[PlannedRow, dict[str, Run]]] = []
-    asked = {run.identity for run in runs}
+    identities = {run.identity for run in runs}
     for row in plan:
-        measuring = [run for run in runs_of([row], at_end) if run.identity in asked]
+        measuring = [run for run in runs_of([row], at_end) if run.identity in identities]
         awaited = {run.identity: run for run in (*row.pretrainings, *measuring)}
         if awaited:
             waiting.append((replace(row, tunings=[]), awaited))

@@ -39,8 +39,8 @@ SPEED = {"real_tokens_per_second": "{:,.0f}", "mfu": "MFU {:.2f}"}
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A run's folder.
+class Entry:
+    """An entry of the list: a run's folder.
 
     Args:
         folder: its path.
@@ -225,7 +225,7 @@ def _remove(names: Sequence[str], ask: bool) -> str:
     return str(runs_root())
 
 
-def look() -> list[Seen]:
+def look() -> list[Entry]:
     """All runs: those that no table uses first, then by stage and name."""
     tables, text = _tables(), cache(_text)
     records = {folder: _record(folder) for folder in run_folders("*")}
@@ -244,7 +244,7 @@ def look() -> list[Seen]:
         tokenizer = made_from(folder, "tokenizer", inputs.__getitem__)
         name = tokenizer.name if tokenizer and tokenizer != folder else ""
         users = tables[folder.name], readers[folder]
-        entries.append(Seen(folder, record, text(origin), name, _size(folder), *users))
+        entries.append(Entry(folder, record, text(origin), name, _size(folder), *users))
     return sorted(entries, key=lambda run: bool(run.tables))
 
 
@@ -300,7 +300,7 @@ def _size(folder: Path) -> int:
     )
 
 
-def _named(names: Sequence[str], entries: Sequence[Seen]) -> list[Seen]:
+def _named(names: Sequence[str], entries: Sequence[Entry]) -> list[Entry]:
     """The runs of these names, patterns, or paths as a shell completes them."""
     chosen: set[Path] = set()
     for name in names:
@@ -314,13 +314,13 @@ def _named(names: Sequence[str], entries: Sequence[Seen]) -> list[Seen]:
             or fnmatchcase(run.name, pattern)
         }
         if not matching:
-            known = (run.folder.name for run in entries)
-            raise RelposError(f"no run {name!r}.{nearest(name, known)[:500]}")
+            folders = (run.folder.name for run in entries)
+            raise RelposError(f"no run {name!r}.{nearest(name, folders)[:500]}")
         chosen |= matching
     return [run for run in entries if run.folder in chosen]
 
 
-def _show(entries: Iterable[Seen]) -> None:
+def _show(entries: Iterable[Entry]) -> None:
     rows = [run.cells() for run in entries]
     heads = rows[0] if rows else ("run", "state")
     lines = [list(heads), *(list(row.values()) for row in rows)]

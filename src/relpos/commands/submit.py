@@ -29,7 +29,7 @@ class Answers:
     Args:
         file: its name, without `.tsv`.
         column: of the table; the best run in this column predicts the file.
-        rows: how many the official test file has.
+        rows: number of rows of the official test file.
         constant: the answer that fills the file where there is no model: the majority class, 0 for
             STS-B. The server asks this of those who submit single tasks.
     """
@@ -59,11 +59,11 @@ def submit(table: str, row: str, allow_missing: bool) -> str:
     folder, content = written(table)
     of_row = content.row(row)
     texts = _gather(of_row, allow_missing)
-    # No two rows have the same file, as `a b` and `a_b` had if blanks were replaced.
+    # No two rows have the same file, as `a b` and `a_b` would have if blanks were replaced.
     path = folder / "submissions" / f"{quote(of_row.name, safe=' +')}.zip"
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for file, text in texts.items():
-            # A ZipInfo of no time of its own is of 1980: the same predictions make the same bytes.
+            # A ZipInfo without a time is of 1980: the same predictions make the same bytes.
             archive.writestr(zipfile.ZipInfo(f"{file}.tsv"), text, zipfile.ZIP_DEFLATED)
     return str(path)
 
@@ -71,7 +71,7 @@ def submit(table: str, row: str, allow_missing: bool) -> str:
 def _gather(row: Row, allow_missing: bool) -> dict[str, str]:
     """Name of a file → its content, from the run that is best on the dev set."""
     texts: dict[str, str] = {}
-    # All are collected before the refusal: each that is missing may be a training to do.
+    # All problems are collected before the refusal: a missing file may be a training to do.
     wrong, missing, filled = [], [], 0
     for answers in layout():
         text, why = _predictions(best_run(row, answers.column), answers)

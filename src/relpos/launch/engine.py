@@ -249,8 +249,8 @@ def run_all(
         return []
     job.write(folder / PLAN)
     remove_left(folder, HOUR)
-    for left in filter(_is_left, folder.glob("launch-*")):
-        shutil.rmtree(left, ignore_errors=True)
+    for path in filter(_is_over, folder.glob("launch-*")):
+        shutil.rmtree(path, ignore_errors=True)
     # A folder of this launcher, because several may work on one table.
     launch = Path(tempfile.mkdtemp(prefix="launch-", dir=folder))
     job.write(launch / JOB)
@@ -261,13 +261,13 @@ def run_all(
             finally:
                 workers.shutdown()
         standing.open()
-        if not (failed := standing.those("failed")):
+        if not (failed := standing.in_state("failed")):
             shutil.rmtree(launch, ignore_errors=True)
     return failed
 
 
-def _is_left(launch: Path) -> bool:
-    """Whether the launch of a folder is over. Tasks in a cluster's queue will still read theirs."""
+def _is_over(launch: Path) -> bool:
+    """Whether the launch of a folder is over. Tasks in a cluster's queue will still read its job."""
     return (launch / LOCK).exists() and not (launch / SCRIPT).exists() and not is_locked(launch)
 
 

@@ -93,7 +93,7 @@ class Job:
             path: of the file.
             is_worker: whether the reader executes the runs, and so needs `LOGGERS`.
         """
-        content: _Written = read_json(path, _Written)
+        content: _JobFile = read_json(path, _JobFile)
         loggers = json.loads(os.getenv(LOGGERS, "[]"))
         described: dict[str, Run] = {}
         runs = []
@@ -118,7 +118,7 @@ class Job:
 
 
 @dataclass
-class _Written:
+class _JobFile:
     """The content of a job's file: for each run its identity, the run without inputs, name →
     identity of the inputs, and whether it is in the job."""
 
@@ -149,7 +149,7 @@ class Standing:
         """The number of starts in all records."""
         return sum(len(run.record.starts) for run in self.job.runs)
 
-    def those(self, state: str) -> list[Run]:
+    def in_state(self, state: str) -> list[Run]:
         """The runs in this state, as they were last read."""
         return [run for run in self.job.runs if self.states.get(run.identity) == state]
 

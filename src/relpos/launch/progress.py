@@ -56,7 +56,7 @@ class Picture:
     def left(self) -> str:
         """The time that the table still takes, as `; about 2:05 left`; empty if it is unknown, and
         at the end."""
-        at_work = self.standing.those("running")
+        at_work = self.standing.in_state("running")
         remaining = self.estimate.left(self.standing.unsettled.values(), at_work)
         return remaining and f"; {remaining}"
 
@@ -67,9 +67,9 @@ class Picture:
         runs = self.standing.job.runs
         title = f"{self.name}: {plural(len(runs), 'run')}: {head}{self.left()}"
         parts: list[RenderableType] = [Text(title, style="bold"), self._rows()]
-        if self.standing.those("running"):
+        if self.standing.in_state("running"):
             parts.append(self.under_way())
-        for run in self.standing.those("failed")[:MOST_FAILED]:
+        for run in self.standing.in_state("failed")[:MOST_FAILED]:
             parts.append(Text(ending(run), style="red"))
         return Group(*parts)
 
@@ -88,7 +88,7 @@ class Picture:
     def under_way(self) -> Table:
         """A line for each run that a process executes, from its newest log line."""
         table = _table("under way", "step", "steps/s", "loss", "left", "where")
-        for run in self.standing.those("running"):
+        for run in self.standing.in_state("running"):
             line = newest(run.path)
             step = rate = loss = left = ""
             if line:
@@ -143,7 +143,7 @@ def displayed(standing: Standing, name: str) -> Iterator[Callable[[], list[Run]]
             screen.print(Text(f"[{number}/{runs}] {ending(run)}{picture.left()}"), soft_wrap=True)
         if live:
             live.update(picture.whole(), refresh=True)
-        elif time.monotonic() - last_report > SECONDS and standing.those("running"):
+        elif time.monotonic() - last_report > SECONDS and standing.in_state("running"):
             last_report = time.monotonic()
             screen.print(picture.under_way())
         return settled

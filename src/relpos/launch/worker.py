@@ -52,7 +52,7 @@ def work(job: Job, stop: threading.Event) -> None:
             if not standing.unsettled:
                 break
             stop.wait(pause_after(time.monotonic() - began))
-    if names := ", ".join(f"{run.path}" for run in standing.those(IMPOSSIBLE)):
+    if names := ", ".join(f"{run.path}" for run in standing.in_state(IMPOSSIBLE)):
         raise RelposError(f"these runs can be {IMPOSSIBLE}: {names}")
 
 
@@ -67,7 +67,7 @@ def _attempt(run: Run, standing: Standing) -> bool:
     before = failures(run.record)
     try:
         execute(run, wait=False, log=True, retries=standing.job.retries_of(run))
-    # it is in the run's log, too; the worker goes on with other runs
+    # the error is in the run's log, too; the worker goes on with other runs
     except (Exception, SystemExit) as error:
         say(f"--- {run.path}")
         traceback.print_exc()
@@ -105,8 +105,8 @@ def main(job: Job, is_slurm: bool) -> int:
     _reset()
     try:
         work(job, stop)
-    except KeyboardInterrupt as asked:
-        stopped = int([*asked.args, signal.SIGTERM][0])
+    except KeyboardInterrupt as error:
+        stopped = int([*error.args, signal.SIGTERM][0])
     on_stops(signal.SIG_IGN)  # there is nothing left to stop
     if is_slurm and stopped == signal.SIGUSR2:
         say("relpos: back into the queue")
