@@ -21,18 +21,18 @@ network = partial(bidirectional, attention="causal")
 
 
 def log_probability(model: MaskedLM, ids: list[int]) -> list[float]:
-    """Of each token but the first, given those before it: one forward pass for each."""
-    found = []
+    """Of each token but the first given those before it, by a pass for each token."""
+    scores = []
     with torch.no_grad():
         for end in range(1, len(ids)):
             logits = model(torch.tensor([ids[:end]]))[0, -1].double()
-            found.append(float(functional.log_softmax(logits, -1)[ids[end]]))
-    return found
+            scores.append(float(functional.log_softmax(logits, -1)[ids[end]]))
+    return scores
 
 
 def test_the_loss_is_that_of_each_token_given_those_before_it(tokenizer, store):
     model, examples = network(tokenizer, "fixed"), store.examples("heldout", "pair", 64, 3)
-    found = gaps(model, examples, {})
+    result = gaps(model, examples, {})
     for example in range(3):
         ids, lengths = examples.batch(torch.tensor([example]))
         row = ids[0, : int(lengths)].tolist()
@@ -41,8 +41,8 @@ def test_the_loss_is_that_of_each_token_given_those_before_it(tokenizer, store):
             for token, score in zip(row[1:], log_probability(model, row), strict=True)
             if token != SEP
         ]
-        assert found.predicted[example] == len(text)
-        assert found.losses[example] == pytest.approx(-sum(score for _, score in text), rel=1e-5)
+        assert result.predicted[example] == len(text)
+        assert result.losses[example] == pytest.approx(-sum(score for _, score in text), rel=1e-5)
 
 
 def test_both_gaps_count_the_same_tokens_and_a_causal_network_sees_direction_without_positions(
@@ -81,15 +81,15 @@ def test_a_sentence_has_the_probability_of_its_tokens_one_after_another(tokenize
 
 def test_a_mask_is_filled_from_what_stands_before_it(tokenizer):
     model = network(tokenizer, "fixed")
-    one, two = (
+    first, second = (
         FillMask(model, tokenizer)(text)
         for text in ("the cat [MASK] the dog.", "the cat [MASK] a mat.")
     )
-    assert [guess.probability for guess in one[0]] == pytest.approx(
-        [guess.probability for guess in two[0]]
+    assert [guess.probability for guess in first[0]] == pytest.approx(
+        [guess.probability for guess in second[0]]
     )
     ids = [CLS, *map(int, tokenizer.encode("the cat"))]
-    assert one[0][0].probability == pytest.approx(
+    assert first[0][0].probability == pytest.approx(
         float(model(torch.tensor([ids]))[0, -1].softmax(-1).max().detach()), rel=1e-5
     )
 
@@ -97,12 +97,13 @@ def test_a_mask_is_filled_from_what_stands_before_it(tokenizer):
 def test_no_attention_goes_to_later_tokens(tokenizer):
     texts = torch.randint(5, tokenizer.size, (4, 12), generator=torch.Generator().manual_seed(0))
     for position in ("rope", "synthesizer_random"):
-        found = attention_mass(network(tokenizer, position), texts)
-        assert np.abs(np.array(found["mass"])[:, :, 9:]).max() == 0 == np.abs(found["after"]).max()
-        np.testing.assert_allclose(np.array(found["mass"]).sum(2) + found["before"], 1, atol=1e-6)
+        attention = attention_mass(network(tokenizer, position), texts)
+        mass = np.array(attention["mass"])
+        assert np.abs(mass[:, :, 9:]).max() == 0 == np.abs(attention["after"]).max()
+        np.testing.assert_allclose(mass.sum(2) + attention["before"], 1, atol=1e-6)
 
 
 def test_loss_by_length_predicts_all_tokens_of_text(tokenizer, store):
     texts = heldout_texts(store, 16, 300, next_tokens)
-    found = [loss_by_length(network(tokenizer, "fixed"), texts, n, "fp32") for n in (8, 16)]
-    assert {scores["predicted"] for scores in found} == {sum(len(ids) for ids, _ in texts)}
+    results = [loss_by_length(network(tokenizer, "fixed"), texts, n, "fp32") for n in (8, 16)]
+    assert {scores["predicted"] for scores in results} == {sum(len(ids) for ids, _ in texts)}

@@ -86,7 +86,7 @@ def test_special_tokens_in_a_scored_text_are_context_and_have_no_score(model, to
 
 
 @pytest.mark.parametrize(
-    ("function", "text", "said"),
+    ("function", "text", "message"),
     [
         (FillMask, "no mask", r"no \[MASK\] in it"),
         (FillMask, "[SEP]", "there is no token in it"),
@@ -94,8 +94,10 @@ def test_special_tokens_in_a_scored_text_are_context_and_have_no_score(model, to
         (Score, "[MASK]", "there is nothing to score but special tokens"),
     ],
 )
-def test_a_text_that_cannot_be_filled_or_scored_is_one_line(model, tokenizer, function, text, said):
-    with pytest.raises(RelposError, match=said):
+def test_a_text_that_cannot_be_filled_or_scored_is_refused(
+    model, tokenizer, function, text, message
+):
+    with pytest.raises(RelposError, match=message):
         function(model, tokenizer)(text)
 
 

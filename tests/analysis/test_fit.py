@@ -16,12 +16,12 @@ def fit_tisa(curve: ArrayLike, functions: int = 5) -> Fit:
 
 
 def test_one_basis_function_is_found():
-    found = fit_tisa(0.5 - 2.0 * np.exp(-0.4 * (OFFSETS - 3.0) ** 2), functions=1)
-    assert found.amplitude == pytest.approx([-2.0])
-    assert found.sharpness == pytest.approx([0.4])
-    assert found.centre == pytest.approx([3.0])
-    assert found.constant == pytest.approx(0.5)
-    assert found.r2 == pytest.approx(1.0)
+    fit = fit_tisa(0.5 - 2.0 * np.exp(-0.4 * (OFFSETS - 3.0) ** 2), functions=1)
+    assert fit.amplitude == pytest.approx([-2.0])
+    assert fit.sharpness == pytest.approx([0.4])
+    assert fit.centre == pytest.approx([3.0])
+    assert fit.constant == pytest.approx(0.5)
+    assert fit.r2 == pytest.approx(1.0)
 
 
 def test_noise_is_not_met_and_a_constant_is():

@@ -1,4 +1,4 @@
-"""Each kind of kernel is known, and noise has few."""
+"""Each kind of kernel is recognised, and noise has few."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ OFFSETS = np.arange(-8, 9)
         (np.sin(3.0 * OFFSETS) * 2, "other"),
     ],
 )
-def test_kinds(kernel, expected):
+def test_kinds_of_kernels(kernel, expected):
     assert kind(kernel) == expected
 
 
@@ -37,7 +37,7 @@ def test_few_kernels_in_random_order_have_a_kind():
     narrow = noise[:, 6:11]
     padded = np.pad(narrow, ((0, 0), (6, 6)), constant_values=np.nan)
     assert kinds_by_chance(padded) == pytest.approx(kinds_by_chance(narrow), abs=0.02)
-    assert [kind(each) for each in noise].count("other") > 150
+    assert [kind(kernel) for kernel in noise].count("other") > 150
 
 
 def test_offsets_without_a_value_change_nothing():

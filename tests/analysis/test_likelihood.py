@@ -33,7 +33,9 @@ def defined(model: MaskedLM, ids: list[int], words: Words | None, first: int = 0
         if words:
             numbers = words.numbers(np.array(ids))
             hidden |= {j for j in range(t, len(ids)) if numbers[j] == numbers[t]}
-        row = [CLS, *(MASK if j in hidden else piece for j, piece in enumerate(ids)), SEP]
+        row = [CLS, *ids, SEP]
+        for j in hidden:
+            row[j + 1] = MASK
         with torch.no_grad():
             total += float(torch.log_softmax(model(torch.tensor([row]))[0, t + 1], -1)[target])
     return total
@@ -45,15 +47,15 @@ def texts(lengths: list[int]) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("words", [None, Fives()], ids=["plain", "within_word"])
-@pytest.mark.parametrize("given", [0, [0, 3, 2, 0, 6]], ids=["all", "given"])
-def test_it_is_the_sum_over_tokens_masked_one_at_a_time_and_given_ones_are_not_scored(words, given):
+@pytest.mark.parametrize("unscored", [0, [0, 3, 2, 0, 6]], ids=["all", "given"])
+def test_a_pseudo_log_likelihood_sums_scored_tokens_masked_one_at_a_time(words, unscored):
     model, sentences = model_of("composite").eval(), texts([4, 7, 4, 1, 7])
     expected = [
         defined(model, ids.tolist(), words, first)
-        for ids, first in zip(sentences, np.broadcast_to(given, 5), strict=True)
+        for ids, first in zip(sentences, np.broadcast_to(unscored, 5), strict=True)
     ]
-    found = pseudo_log_likelihoods(model, sentences, words, unscored=given)
-    assert found == pytest.approx(expected, rel=1e-9)
+    totals = pseudo_log_likelihoods(model, sentences, words, unscored=unscored)
+    assert totals == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_later_pieces_of_a_word_are_masked_too_and_the_earlier_ones_are_not():
@@ -67,7 +69,7 @@ def test_the_later_pieces_of_a_word_are_masked_too_and_the_earlier_ones_are_not(
     ]
 
 
-def test_it_is_computed_in_float32_under_bfloat16_and_training(monkeypatch):
+def test_likelihoods_are_computed_in_float32_under_bfloat16_and_training(monkeypatch):
     model, sentences = model_of("tisa").float().train(), texts([5, 5])
     expected = pseudo_log_likelihoods(model, sentences, None)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -76,7 +78,7 @@ def test_it_is_computed_in_float32_under_bfloat16_and_training(monkeypatch):
 
 
 @pytest.mark.parametrize("position", POSITIONS)
-def test_the_output_at_one_token_is_that_of_all(position):
+def test_outputs_at_chosen_tokens_equal_those_of_a_whole_pass(position):
     model = model_of(position).eval()
     ids, at = torch.from_numpy(np.stack(texts([9, 9, 9]))), torch.tensor([0, 8, 4])
     assert torch.allclose(

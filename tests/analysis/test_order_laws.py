@@ -54,12 +54,12 @@ def test_a_kernel_of_one_direction_has_learned_an_order_and_the_direction(
 
 
 def test_a_kernel_of_one_direction_is_better_than_its_mirror_image(forward, tokenizer):
-    found, mirrored = (
+    scores, mirrored = (
         minimal_pairs(model, tokenizer, ToyPairs(count=15).pairs()).summary()["same_words"]
         for model in (forward, one_directional(deepcopy(forward), -1))
     )
-    assert found["interval"][0] > 50
-    assert found["accuracy"] > mirrored["accuracy"]
+    assert scores["interval"][0] > 50
+    assert scores["accuracy"] > mirrored["accuracy"]
 
 
 @pytest.mark.parametrize("form", ["within_word", "plain"])
@@ -74,7 +74,7 @@ def test_without_positions_pairs_of_the_same_words_are_ties(tokenizer, form, see
     assert set(scores.right[~scores.same]) <= {0.0, 1.0}
 
 
-def test_with_positions_they_are_not(tokenizer):
+def test_with_positions_pairs_of_the_same_words_are_no_ties(tokenizer):
     right = minimal_pairs(
         network(tokenizer, "absolute"), tokenizer, ToyPairs(count=8).pairs()
     ).right
@@ -99,7 +99,7 @@ def test_a_summary_pools_pairs_with_the_same_words_and_the_others():
     )
     summary = scores.summary()
     assert [summary[key]["accuracy"] for key in ("same_words", "others")] == [75.0, 50.0]
-    assert {name: found["accuracy"] for name, found in summary["paradigms"].items()} == {
+    assert {name: group["accuracy"] for name, group in summary["paradigms"].items()} == {
         "a": 50.0,
         "b": 100.0,
     }
@@ -117,8 +117,8 @@ def texts(count: int = 40, n: int = 12) -> torch.Tensor:
 
 @pytest.mark.parametrize("position", POSITIONS)
 def test_the_attention_adds_up_to_one(position):
-    found = attention_mass(model_of(position), texts(4))
-    total = np.array(found["mass"]).sum(-1) + found["before"] + found["after"]
+    attention = attention_mass(model_of(position), texts(4))
+    total = np.array(attention["mass"]).sum(-1) + attention["before"] + attention["after"]
     # each half of a head by itself
     assert total.shape == (2, 4 if position == "dual_triangle_split" else 2)
     assert total == pytest.approx(np.ones(total.shape), abs=1e-6)
@@ -127,15 +127,15 @@ def test_the_attention_adds_up_to_one(position):
 @pytest.mark.parametrize("conv", CONVS)
 def test_a_convolution_leaves_the_attention_of_the_heads_that_have_scores(conv):
     model = model_of("none", conv)
-    found = attention_mass(model, texts(4))
+    attention = attention_mass(model, texts(4))
     scored = model.encoder.layers[0].attention.scored  # type: ignore[union-attr]
-    assert [len(row) for row in found["mass"]] == [scored, scored]
+    assert [len(row) for row in attention["mass"]] == [scored, scored]
 
 
 def test_the_attention_of_a_kernel_at_plus_one_goes_to_the_next_token():
-    found = attention_mass(one_directional(model_of("fixed")), texts(4))
-    next_token = found["offsets"].index(1)
-    assert np.array(found["mass"])[..., next_token].min() > 0.9
+    attention = attention_mass(one_directional(model_of("fixed")), texts(4))
+    next_token = attention["offsets"].index(1)
+    assert np.array(attention["mass"])[..., next_token].min() > 0.9
 
 
 def one_directional(model: MaskedLM, offset: int = 1) -> MaskedLM:

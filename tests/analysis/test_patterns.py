@@ -28,26 +28,26 @@ def test_the_terms_are_those_that_the_kernel_adds(name):
         )
 
 
-def test_over_the_offsets_stands_the_mean_of_each_diagonal():
-    found = pattern(encoder_of("synthesizer_random"), layer=1, length=6)
-    assert found.mean.shape == (2, 11)
-    assert float(found.mean[1, 5 + 2]) == pytest.approx(
-        float(found.matrix[1].diagonal(2).mean()), abs=1e-6
+def test_the_mean_at_an_offset_is_that_of_its_diagonal():
+    result = pattern(encoder_of("synthesizer_random"), layer=1, length=6)
+    assert result.mean.shape == (2, 11)
+    assert float(result.mean[1, 5 + 2]) == pytest.approx(
+        float(result.matrix[1].diagonal(2).mean()), abs=1e-6
     )
-    assert float(found.mean[0, 5 - 5]) == pytest.approx(float(found.matrix[0, 5, 0]), abs=1e-6)
-    assert bool((found.low <= found.high + 1e-6).all())
+    assert float(result.mean[0, 5 - 5]) == pytest.approx(float(result.matrix[0, 5, 0]), abs=1e-6)
+    assert bool((result.low <= result.high + 1e-6).all())
 
 
-def test_what_does_not_depend_on_tokens_has_no_spread():
+def test_patterns_that_do_not_depend_on_tokens_have_no_spread():
     spread = {}
     for name in ("tisa", "dynamic"):
-        found = pattern(encoder_of(name), length=8)
-        spread[name] = float((found.high - found.low).max())
+        result = pattern(encoder_of(name), length=8)
+        spread[name] = float((result.high - result.low).max())
     assert spread["tisa"] < 1e-6 < spread["dynamic"]
 
 
 @pytest.mark.parametrize("name", ["absolute", "alibi", "rope"])
-def test_tokens_that_are_not_seen_have_no_value(name):
+def test_hidden_tokens_have_no_value(name):
     window = preset("position", "window", reach=2)
     ahead = torch.ones(6, 6, dtype=torch.bool).triu(1)
     for causal, model in (
@@ -60,32 +60,32 @@ def test_tokens_that_are_not_seen_have_no_value(name):
 
 
 def test_turned_queries_of_ones_follow_the_formula_of_rope():
-    found = pattern(encoder_of("rope"), length=8, trained=False)
+    result = pattern(encoder_of("rope"), length=8, trained=False)
     offsets = torch.arange(-7.0, 8.0)
     waves = [10000 ** (-m / 2) for m in range(2)]  # head_dim 4
     expected = sum(2 * (torch.cos(offsets * wave) - 1) for wave in waves) / 2
-    torch.testing.assert_close(found.mean[0], expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(result.mean[0], expected, atol=1e-5, rtol=1e-5)
 
 
 def test_rows_added_to_the_embeddings_are_drawn_as_their_products():
     encoder = encoder_of("absolute")
-    found = pattern(encoder, length=6, trained=False)
+    result = pattern(encoder, length=6, trained=False)
     rows = encoder.position.table.detach().float()[:6]
-    torch.testing.assert_close(found.matrix[0], rows @ rows.t() / 6**0.5)
+    torch.testing.assert_close(result.matrix[0], rows @ rows.t() / 6**0.5)
 
 
 def test_trained_rows_are_drawn_as_queries_and_keys_see_them():
     encoder = encoder_of("absolute")
-    found = pattern(encoder, length=6)
-    assert found.matrix.shape == (2, 6, 6)
-    assert float(found.matrix.mean()) == pytest.approx(0, abs=1e-5)
+    result = pattern(encoder, length=6)
+    assert result.matrix.shape == (2, 6, 6)
+    assert float(result.matrix.mean()) == pytest.approx(0, abs=1e-5)
     with torch.no_grad():
         encoder.position.table[:] = encoder.position.table[0].clone()
     flat = pattern(encoder, length=6)
     assert float(flat.matrix.abs().max()) < 1e-5
 
 
-def test_nothing_to_see_is_none_and_no_such_layer_is_refused():
+def test_no_positions_have_no_pattern_and_a_missing_layer_is_refused():
     assert pattern(encoder_of("none")) is None
     with pytest.raises(RelposError, match="layer=3: there are 2"):
         pattern(encoder_of("fixed"), layer=2)

@@ -21,38 +21,38 @@ def looped(encoder: Any, layer: int) -> torch.Tensor:
     )
 
     def affine(part: Any, x: torch.Tensor, rows: slice = slice(None)) -> torch.Tensor:
-        made: torch.Tensor = part.weight[rows] @ x
-        return made if part.bias is None else made + part.bias[rows]
+        y: torch.Tensor = part.weight[rows] @ x
+        return y if part.bias is None else y + part.bias[rows]
 
     def by_rms(x: torch.Tensor, norm: Any) -> torch.Tensor:
-        made: torch.Tensor = x / (x.square().mean() + norm.eps) ** 0.5 * norm.weight
-        return made
+        y: torch.Tensor = x / (x.square().mean() + norm.eps) ** 0.5 * norm.weight
+        return y
 
     def entering(row: torch.Tensor) -> torch.Tensor:
-        made = affine(embedding.widen, embedding.norm(row))
-        return by_rms(made, first) if encoder.layers[layer].block.norm_first else made
+        hidden = affine(embedding.widen, embedding.norm(row))
+        return by_rms(hidden, first) if encoder.layers[layer].block.norm_first else hidden
 
     def projected(x: torch.Tensor, part: int, head: int) -> torch.Tensor:
-        made = affine(attention.project, x, slice(8 * part + 4 * head, 8 * part + 4 * head + 4))
-        return by_rms(made, attention.norms["qk"[part]]) if attention.norms else made
+        vector = affine(attention.project, x, slice(8 * part + 4 * head, 8 * part + 4 * head + 4))
+        return by_rms(vector, attention.norms["qk"[part]]) if attention.norms else vector
 
     word = embedding.words.weight.mean(0) + embedding.types.weight[0]
-    found = torch.zeros(2, N, N, dtype=torch.float64)
+    scores = torch.zeros(2, N, N, dtype=torch.float64)
     for head in range(2):
         alone = [projected(entering(word), part, head) for part in (0, 1)]
         for i in range(N):
             for j in range(N):
                 q = projected(entering(word + encoder.position.table[i]), 0, head)
                 k = projected(entering(word + encoder.position.table[j]), 1, head)
-                found[head, i, j] = q @ k - alone[0] @ alone[1]
-    return found / 2.0  # head_dim 4
+                scores[head, i, j] = q @ k - alone[0] @ alone[1]
+    return scores / 2.0  # head_dim 4
 
 
 @pytest.mark.parametrize(
     "block", [{}, {"norm_first": True, "norm": "rms", "bias": False, "qk_norm": True}]
 )
 @torch.no_grad()
-def test_equals_loops(block):
+def test_profiles_equal_loops(block):
     encoder = network(preset("position", "absolute"), **block).encoder
     torch.testing.assert_close(profiles(encoder, 1, N), looped(encoder, 1), atol=1e-10, rtol=0)
 
@@ -64,9 +64,9 @@ def test_queries_and_keys_that_read_their_neighbours_have_no_profile(conv):
 
 
 @pytest.mark.parametrize(
-    ("position", "layer", "said"),
+    ("position", "layer", "message"),
     [("tisa", 0, "Tisa adds nothing to the embeddings"), ("absolute", 2, "layer=3: there are 2")],
 )
-def test_what_has_no_profile_is_refused(position, layer, said):
-    with pytest.raises(RelposError, match=said):
+def test_networks_without_profiles_are_refused(position, layer, message):
+    with pytest.raises(RelposError, match=message):
         profiles(model_of(position).encoder, layer, N)

@@ -40,9 +40,9 @@ HAS = {
 }
 
 
-def of(model: Any, own: int = 3, table: int = 4) -> dict[str, bool]:
+def properties_of(model: Any, own: int = 3, table: int = 4) -> dict[str, bool]:
     return measured.properties(
-        model, lambda made: list(made.encoder.position.parameters()), own, table
+        model, lambda network: list(network.encoder.position.parameters()), own, table
     )
 
 
@@ -50,10 +50,10 @@ def of(model: Any, own: int = 3, table: int = 4) -> dict[str, bool]:
     "name", sorted(set.union(*(names for sides in HAS.values() for names in sides)))
 )
 def test_properties_of_known_schemes(name):
-    found = of(model_of(name))
+    properties = properties_of(model_of(name))
     for key, (having, lacking) in HAS.items():
         if name in having | lacking:
-            assert found[key] == (name in having), key
+            assert properties[key] == (name in having), key
 
 
 class Stepwise(Scheme):
@@ -84,18 +84,18 @@ class AllButOnce(Scheme):
 
 
 def test_a_loop_over_positions_is_not_parallel():
-    found = of(build(SIZE, Stepwise, VOCABULARY).double())
-    assert not found["parallelisable"]
-    assert found["interpretable"]
+    properties = properties_of(build(SIZE, Stepwise, VOCABULARY).double())
+    assert not properties["parallelisable"]
+    assert properties["interpretable"]
 
 
-def test_one_entry_out_of_line_is_no_curve_and_no_translation():
-    found = of(build(SIZE, AllButOnce, VOCABULARY).double())
-    assert not found["interpretable"]
-    assert not found["translation-invariant"]
-    assert found["parallelisable"]
+def test_one_odd_entry_is_no_curve_and_not_translation_invariant():
+    properties = properties_of(build(SIZE, AllButOnce, VOCABULARY).double())
+    assert not properties["interpretable"]
+    assert not properties["translation-invariant"]
+    assert properties["parallelisable"]
 
 
 def test_parameters_are_compared_with_those_of_the_table():
-    assert of(model_of("tisa"), 3, 4)["parameter-efficient"]
-    assert not of(model_of("tisa"), 4, 4)["parameter-efficient"]
+    assert properties_of(model_of("tisa"), 3, 4)["parameter-efficient"]
+    assert not properties_of(model_of("tisa"), 4, 4)["parameter-efficient"]

@@ -16,20 +16,20 @@ from relpos.analysis.resampling import (
 
 
 def half(interval: Sequence[float]) -> float:
-    """The half of its width."""
+    """Half the width of an interval."""
     return (interval[1] - interval[0]) / 2
 
 
 def near(error: float) -> Any:
-    """About the half of the width of an interval, by theory."""
+    """About half the width of an interval, by theory."""
     return pytest.approx(1.96 * error, rel=0.1)
 
 
 def test_the_interval_over_pairs_is_wilsons_within_each_paradigm():
     low, high = pooled_interval([np.concatenate((np.ones(50), np.zeros(50)))]) or (0, 0)
     assert (low, high) == pytest.approx((0.404, 0.596), abs=0.001)
-    both = pooled_interval([np.repeat([1.0, 0.0], 50)] * 4) or (0, 0)
-    assert both == pytest.approx((0.452, 0.548), abs=0.001)  # half as wide: four times as many
+    pooled = pooled_interval([np.repeat([1.0, 0.0], 50)] * 4) or (0, 0)
+    assert pooled == pytest.approx((0.452, 0.548), abs=0.001)  # half as wide: four times as many
 
 
 def test_paradigms_that_are_all_right_or_all_wrong_are_no_proof():
@@ -59,23 +59,23 @@ def test_the_interval_of_a_ratio_covers_what_theory_says():
 def test_the_multi_bootstrap_knows_both_sources_of_spread():
     chance = np.random.default_rng(1)
     seeds, examples = chance.normal(0, 1.0, (20, 1)), chance.normal(0, 2.0, (1, 400))
-    both = half(multi_bootstrap(10 + seeds + examples, 1_000, np.mean))
-    assert both == near(np.sqrt(seeds.var() / 20 + examples.var() / 400))
-    assert half(multi_bootstrap(10 + 0 * seeds + examples, 1_000, np.mean)) < 0.8 * both
+    margin = half(multi_bootstrap(10 + seeds + examples, 1_000, np.mean))
+    assert margin == near(np.sqrt(seeds.var() / 20 + examples.var() / 400))
+    assert half(multi_bootstrap(10 + 0 * seeds + examples, 1_000, np.mean)) < 0.8 * margin
 
 
 def test_the_multi_bootstrap_takes_a_metric():
     targets = np.tile([0.0, 1.0], 50)
     table = np.stack([np.stack([targets, targets], -1)] * 3)
-    found = multi_bootstrap(table, 50, lambda pairs: float(np.mean(pairs[:, 0] == pairs[:, 1])))
-    assert found == (1.0, 1.0)
+    interval = multi_bootstrap(table, 50, lambda pairs: float(np.mean(pairs[:, 0] == pairs[:, 1])))
+    assert interval == (1.0, 1.0)
 
 
 def test_interval_of_the_mean_is_near_the_normal_one():
     values = [30.0, 32.0, 37.0, 31.0, 33.0, 34.0, 29.0, 35.0, 33.5, 30.5]
-    found = mean_interval(values)
+    interval = mean_interval(values)
     half = 1.96 * np.std(values) / np.sqrt(10)  # a bootstrap knows the spread with 1/n
-    assert found == (
+    assert interval == (
         pytest.approx(np.mean(values) - half, abs=0.25),
         pytest.approx(np.mean(values) + half, abs=0.25),
     )
@@ -84,7 +84,6 @@ def test_interval_of_the_mean_is_near_the_normal_one():
 @pytest.mark.parametrize(("n", "share"), [(3, 0.8), (10, 0.9)])
 def test_few_seeds_give_intervals_that_are_too_narrow_by_as_much_as_the_guide_says(n, share):
     chance = np.random.default_rng(0)
-    found = [mean_interval(list(chance.normal(size=n))) for _ in range(150)]
-    assert np.mean([one is not None and one[0] <= 0 <= one[1] for one in found]) == pytest.approx(
-        share, abs=0.08
-    )
+    intervals = [mean_interval(list(chance.normal(size=n))) for _ in range(150)]
+    hits = [ends is not None and ends[0] <= 0 <= ends[1] for ends in intervals]
+    assert np.mean(hits) == pytest.approx(share, abs=0.08)

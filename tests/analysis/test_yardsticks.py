@@ -30,7 +30,7 @@ def test_several_texts_that_are_tied_share_a_right_answer(tokenizer):
     assert same["interval"] == [pytest.approx(same["accuracy"])] * 2
 
 
-def test_a_token_that_reaches_over_the_end_of_what_is_given_is_scored(tokenizer):
+def test_a_token_that_reaches_over_the_end_of_the_prefix_is_scored(tokenizer):
     """`cats` is one piece or another cut than `cat` and `s`: either way nothing of what follows is
     left out."""
     model = network(tokenizer, "fixed")

@@ -1,4 +1,4 @@
-"""What `relpos analyze` draws, of networks made on the spot."""
+"""What `relpos analyze` draws of random networks."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,8 +46,8 @@ def texts(count: int, length: int) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class Made(Sample):
-    """A network made on the spot, with texts."""
+class RandomSample(Sample):
+    """A random network with texts."""
 
     model_: Any = None
 
@@ -63,8 +63,10 @@ class Made(Sample):
         return texts(count, length)
 
 
-def sample(position: str, conv: str = "none") -> Made:
-    return Made(Network(f"{position}-net", Path(), Path()), model_=model_of(position, conv).eval())
+def sample(position: str, conv: str = "none") -> RandomSample:
+    return RandomSample(
+        Network(f"{position}-net", Path(), Path()), model_=model_of(position, conv).eval()
+    )
 
 
 def absolute(measure: Measure) -> list[Drawing]:
@@ -89,13 +91,13 @@ def test_products_of_rows_are_drawn_and_written(tmp_path):
     assert paths[2].read_bytes().startswith(b"%PDF")
 
 
-def test_r2_stands_for_p_its_blocks_and_every_head():
+def test_r2_is_given_for_p_its_blocks_and_every_head():
     [drawing] = absolute(Toeplitz(length=8, block=12, random=2))
-    whats = {row["matrix"]: row["r2"] for row in drawing.rows}
-    assert list(whats)[:2] == ["P", "cosine"]
+    scores = {row["matrix"]: row["r2"] for row in drawing.rows}
+    assert list(scores)[:2] == ["P", "cosine"]
     for start, end in ((0, 12), (12, 16)):
         r2 = toeplitz_r2(products(start, end))
-        assert whats[f"P, positions {start + 1} to {end}"] == pytest.approx(r2)
+        assert scores[f"P, positions {start + 1} to {end}"] == pytest.approx(r2)
     heads = [(row["layer"], row["head"]) for row in drawing.rows if row["matrix"] == "F_P"]
     assert heads == list(product((1, 2), repeat=2))
 
@@ -119,7 +121,7 @@ def test_removal_takes_the_order_away_and_every_variant_is_measured():
 
 
 def test_a_network_without_a_table_is_refused_before_a_head_is_trained():
-    class Wordless(Made):
+    class Wordless(RandomSample):
         def texts(self, *_: object) -> torch.Tensor:
             raise AssertionError("a text was read")
 
@@ -131,9 +133,9 @@ def test_a_network_without_a_table_is_refused_before_a_head_is_trained():
 def test_a_head_is_trained_while_the_encoder_stays_as_it_is():
     model = model_of("absolute").float()
     before = {name: value.clone() for name, value in model.encoder.state_dict().items()}
-    some, tokenizer = texts(32, 10), sample("absolute").tokenizer
-    trained = train_head(model.encoder, some, tokenizer, epochs=20, lr=0.05)
-    masked = masked_texts(some, tokenizer, HELDOUT_SEED)
+    ids, tokenizer = texts(32, 10), sample("absolute").tokenizer
+    trained = train_head(model.encoder, ids, tokenizer, epochs=20, lr=0.05)
+    masked = masked_texts(ids, tokenizer, HELDOUT_SEED)
     predicted = sum(int((labels != -100).sum()) for _, labels in masked)
     assert passed(trained, masked)[0].sum() / predicted < np.log(VOCABULARY)
     assert all(
@@ -142,6 +144,6 @@ def test_a_head_is_trained_while_the_encoder_stays_as_it_is():
     assert not any(parameter.requires_grad for parameter in trained.parameters())
 
 
-def test_without_text_one_is_asked_for():
+def test_an_error_without_text_names_the_option():
     with pytest.raises(RelposError, match="text=FILE"):
         drawn(AttentionByOffset(), [Sample(Network("x", Path(), Path()))])

@@ -24,11 +24,11 @@ def network(tokenizer: Tokenizer, position: str = "none", **keys: Any) -> Masked
 
 @pytest.mark.parametrize("packing", ["pair", "document"])
 @pytest.mark.parametrize("position", ["none", "alibi", "fire", "kerple", "kerple_power"])
-def test_the_gap_of_distances_alone_is_zero(tokenizer, store, position, packing):
-    found = gaps(network(tokenizer, position), store.examples("heldout", packing, 64, 40), MIRRORED)
-    assert abs(found.gaps[MIRROR]) < SAME  # tables take such rows for constant
-    assert abs(found.differences[MIRROR]).max() <= 1e-4
-    assert found.loss > 1
+def test_the_mirror_gap_of_distances_alone_is_zero(tokenizer, store, position, packing):
+    gap = gaps(network(tokenizer, position), store.examples("heldout", packing, 64, 40), MIRRORED)
+    assert abs(gap.gaps[MIRROR]) < SAME  # tables take such rows for constant
+    assert abs(gap.differences[MIRROR]).max() <= 1e-4
+    assert gap.loss > 1
 
 
 @pytest.fixture
@@ -38,32 +38,32 @@ def changes(tokenizer: Tokenizer) -> dict[str, Change]:
 
 
 @pytest.mark.parametrize("position", ["absolute", "fixed", "rope", "t5"])
-def test_that_of_directions_is_not(tokenizer, store, position):
-    found = gaps(network(tokenizer, position), store.examples("heldout", "pair", 64, 40), MIRRORED)
-    assert abs(found.differences[MIRROR]).max() > 0.05
+def test_the_mirror_gap_of_directions_is_not_zero(tokenizer, store, position):
+    gap = gaps(network(tokenizer, position), store.examples("heldout", "pair", 64, 40), MIRRORED)
+    assert abs(gap.differences[MIRROR]).max() > 0.05
 
 
-def test_distance_is_order_but_no_direction(tokenizer, store, changes):
-    found = gaps(network(tokenizer, "alibi"), store.examples("heldout", "pair", 64, 40), changes)
-    assert abs(found.differences[ALL]).max() > 0.02
-    assert abs(found.differences[MIRROR]).max() < 1e-4
+def test_distances_tell_order_and_no_direction(tokenizer, store, changes):
+    gap = gaps(network(tokenizer, "alibi"), store.examples("heldout", "pair", 64, 40), changes)
+    assert abs(gap.differences[ALL]).max() > 0.02
+    assert abs(gap.differences[MIRROR]).max() < 1e-4
 
 
-def test_fifteen_per_cent_are_the_shuffle_gap_and_the_mirror_gap(tokenizer, store, changes):
-    given = network(tokenizer, "absolute"), store.examples("heldout", "pair", 64, 12), changes
-    found, expected = gaps(*given, objective=Masked(0.15, 0.15)), gaps(*given)
-    assert (found.loss, found.gaps) == (expected.loss, expected.gaps)
+def test_gaps_mask_fifteen_per_cent_by_default(tokenizer, store, changes):
+    inputs = network(tokenizer, "absolute"), store.examples("heldout", "pair", 64, 12), changes
+    gap, expected = gaps(*inputs, objective=Masked(0.15, 0.15)), gaps(*inputs)
+    assert (gap.loss, gap.gaps) == (expected.loss, expected.gaps)
 
 
 def test_without_positions_there_is_no_gap_at_any_rate(tokenizer, store, changes):
     model, examples = network(tokenizer, "none"), store.examples("heldout", "pair", 64, 12)
     assert list(changes) == ["2", "3", "4", "8", "all", "mirror"]
     for rate in RATES:
-        found = gaps(model, examples, changes, objective=Masked(rate / 100, rate / 100))
-        assert max(abs(gap) for gap in found.gaps.values()) <= 1e-5
+        result = gaps(model, examples, changes, objective=Masked(rate / 100, rate / 100))
+        assert max(abs(gap) for gap in result.gaps.values()) <= 1e-5
 
 
-def test_what_is_masked_at_one_rate_is_masked_at_a_higher_one(tokenizer, store):
+def test_tokens_masked_at_one_rate_are_masked_at_a_higher_rate(tokenizer, store):
     examples = store.examples("heldout", "pair", 64, 40)
     fewer, more = (
         next(masked_batches(examples, tokenizer.size, 2048, Masked(rate, rate)))[0]

@@ -58,8 +58,8 @@ def test_a_window_is_whole_and_framed():
 
 
 def test_text_of_training_is_not_read_and_short_documents_are_left_out():
-    made = made_store([100, 100, 20], [0, 1, 1])
-    [(ids, labels)] = heldout_texts(made, 34, 10_000)
+    store = made_store([100, 100, 20], [0, 1, 1])
+    [(ids, labels)] = heldout_texts(store, 34, 10_000)
     text = torch.where(labels == IGNORED, ids, labels)
     assert text.tolist() == list(range(105, 105 + 96))  # three windows of 32
 
@@ -71,14 +71,14 @@ def test_the_text_asked_for_is_spread_over_documents():
     assert len(texts) == 2
 
 
-def test_no_document_is_long_enough():
+def test_a_length_beyond_all_documents_is_refused():
     with pytest.raises(
         RelposError, match="lengths=128: the longest held-out document has 60 tokens"
     ):
         heldout_texts(made_store([60, 500], [1, 0]), 128, 1000)
 
 
-def test_a_store_on_disk(store):
+def test_every_length_predicts_the_same_tokens_on_disk(store):
     texts = heldout_texts(store, 64, 2000)
     assert sum(len(ids) for ids, _ in texts) >= 1900
     assert predicted(texts, 64) == predicted(texts, 20)

@@ -36,7 +36,7 @@ def by_length(model: MaskedLM) -> list[dict[str, Any]]:
 
 
 def test_without_neighbours_that_matter_the_length_does_not_matter():
-    """A position scheme that sees nothing but itself, in a network without attention to others."""
+    """Attention adds nothing in this network: a token sees itself alone."""
     model = model_of("none").eval()
     with torch.no_grad():
         for layer in model.encoder.layers:
@@ -49,16 +49,16 @@ def test_the_loss_is_that_of_the_model_on_the_window():
     model, [(text, labels)] = model_of("tisa").eval(), texts(1, 30)
     logits = model(torch.tensor([[2, *text.tolist(), 3]]))[0, 1:-1]
     expected = torch.nn.functional.cross_entropy(logits, labels)
-    found = loss_by_length(model, [(text, labels)], 32, "fp32")
-    assert found["loss"] == pytest.approx(float(expected), rel=1e-6)
-    assert found["predicted"] == 30
+    scores = loss_by_length(model, [(text, labels)], 32, "fp32")
+    assert scores["loss"] == pytest.approx(float(expected), rel=1e-6)
+    assert scores["predicted"] == 30
 
 
-def test_a_scheme_with_a_table_says_so_and_the_others_go_on():
+def test_a_table_of_positions_refuses_longer_windows():
     table, tisa = (by_length(model_of(name)) for name in ("absolute", "tisa"))
     assert ["refused" in row for row in table] == [False, False, True]
-    said = "Absolute has 16 positions (size.max_positions); a sequence of 58 tokens is too long"
-    assert table[2]["refused"] == said
+    message = "Absolute has 16 positions (size.max_positions); a sequence of 58 tokens is too long"
+    assert table[2]["refused"] == message
     assert not any("refused" in row for row in tisa)
 
 
@@ -101,13 +101,13 @@ def test_the_command_writes_numbers_and_a_figure(toy_runs):
             called("analyze", [*named, f"kind.lengths={lengths}"])
 
 
-def test_what_is_measured_anew_is_kept_with_the_results_of_other_measures(prepared, tmp_path):
+def test_results_are_kept_and_read_without_the_weights(prepared, tmp_path):
     [run] = pretrained(
         prepared, tmp_path, {"absolute": ["position=absolute", "packing=document"]}
     ).values()
-    found = measured(Sample(of_run(run)), [Lengths([64, 8])])
-    assert ["loss" in found["lengths"][length] for length in ("8", "64")] == [True, False]
+    results = measured(Sample(of_run(run)), [Lengths([64, 8])])
+    assert ["loss" in results["lengths"][length] for length in ("8", "64")] == [True, False]
     (entry,) = kept(run, "lengths")
     assert entry.meaning["lengths"] == [8, 64]
     shutil.rmtree(run / "model")
-    assert measured(Sample(of_run(run)), [Lengths([8, 64])]) == found
+    assert measured(Sample(of_run(run)), [Lengths([8, 64])]) == results

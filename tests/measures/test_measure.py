@@ -120,14 +120,14 @@ def test_a_column_is_the_mean_of_its_parts_which_are_kept_and_not_shown(
 
 
 def test_the_course_shows_kept_results_of_snapshots_without_weights(trained, monkeypatch, tmp_path):
-    asked = ["measure=pairs", "pairs.limit=2", "curves=true"]
+    overrides = ["measure=pairs", "pairs.limit=2", "curves=true"]
     monkeypatch.setenv("RELPOS_RUNS", str(trained))
-    before = relpos.order(pretraining(trained), overrides=asked)["snapshots"]
+    before = relpos.order(pretraining(trained), overrides=overrides)["snapshots"]
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path / "merged"))
     shutil.copytree(trained, tmp_path / "merged", ignore=shutil.ignore_patterns("*.safetensors"))
     merged = pretraining(tmp_path / "merged")
     assert not list(merged.rglob("*.safetensors"))
-    assert relpos.order(merged, overrides=asked)["snapshots"] == before
+    assert relpos.order(merged, overrides=overrides)["snapshots"] == before
     assert list(before) == ["50"]
 
 
@@ -147,12 +147,12 @@ def test_a_snapshot_without_weights_is_left_out_where_nothing_of_it_is_kept(
 
 def test_a_snapshot_has_no_course_and_none_of_the_last_losses(trained, monkeypatch, tmp_path):
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
-    run, asked = pretraining(trained), chosen(["attention"])
-    monkeypatch.setattr(type(asked[0]), "measure", lambda *_: {"attention": {}})
-    monkeypatch.setattr(type(asked[0]), "is_kept", False)
-    end, young = (
-        seen(Sample(resolve(path)), asked, course=True)
+    run, [measure] = pretraining(trained), chosen(["attention"])
+    monkeypatch.setattr(type(measure), "measure", lambda *_: {"attention": {}})
+    monkeypatch.setattr(type(measure), "is_kept", False)
+    end, snapshot = (
+        seen(Sample(resolve(path)), [measure], course=True)
         for path in (run, run / "snapshots" / "50.safetensors")
     )
     assert ("heldout_loss" in end.scores, list(end.course)) == (True, [50])
-    assert (young.scores, young.course) == ({}, {})
+    assert (snapshot.scores, snapshot.course) == ({}, {})

@@ -1,4 +1,4 @@
-"""What is regained after position embeddings were removed, and how well that is known."""
+"""Shares regained after position embeddings were removed, and their intervals."""
 
 from typing import Any
 
@@ -36,12 +36,12 @@ def counting(count: int) -> torch.Tensor:
 
 
 def masked(count: int) -> tuple[Batches, Batches]:
-    """These texts masked, as they stand and with their words in random order."""
-    as_they_stand, shuffled = (
+    """Texts of `counting` masked, their words in order and shuffled."""
+    in_order, shuffled = (
         masked_texts(counting(count), TOKENIZER, HELDOUT_SEED, words)
         for words in (None, Words(TOKENIZER))
     )
-    return as_they_stand, shuffled
+    return in_order, shuffled
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def model() -> MaskedLM:
     return train_head(encoder, counting(64), TOKENIZER, epochs=30, rows=32, lr=0.05)
 
 
-def test_what_is_regained_has_an_interval_around_it(model):
+def test_the_regained_loss_lies_in_its_interval(model):
     intact, removed, *_, regained = compared(variants(model, 14, [1], 1), *masked(40))
     assert removed["loss"] > intact["loss"] + 0.5
     assert removed["output_recovered"] is None
@@ -75,12 +75,14 @@ def test_the_intact_network_regains_everything(model):
 def test_distances_are_those_of_plain_loops(model):
     texts, other = masked(20), with_random_tisa(model, 2, 0)
     outputs = [[network.encoder(ids) for ids, _ in texts[0]] for network in (model, other)]
-    pairs = [(token, place, two) for one, many in zip(*outputs, strict=True) for row, moved in zip(one, many, strict=True)
-             for place, (token, two) in enumerate(zip(row.double(), moved.double(), strict=True))]  # fmt: skip
+    pairs = [(token, place, twin) for batches in zip(*outputs, strict=True) for row, moved in zip(*batches, strict=True)
+             for place, (token, twin) in enumerate(zip(row.double(), moved.double(), strict=True))]  # fmt: skip
     mean = torch.stack([token for token, _, _ in pairs]).mean(0)
     spread = sum(float((token - mean).square().sum()) for token, _, _ in pairs) / len(pairs)
     apart = {
-        place: [float((two - token).square().sum()) for token, here, two in pairs if here == place]
+        place: [
+            float((twin - token).square().sum()) for token, here, twin in pairs if here == place
+        ]
         for place in range(14)
     }
     _, measured = compared([("intact", model), ("TISA", other)], *texts)
@@ -96,8 +98,8 @@ def test_losses_of_texts_add_up_to_that_of_the_network(model):
     total = sum(float(model.loss_sum(ids, labels)[0]) for ids, labels in texts)
     assert passed(model, texts)[0].sum() == pytest.approx(total, rel=1e-5)
     predicted, moved = (
-        [labels[labels != -100].sort()[0].tolist() for _, labels in some]
-        for some in (texts, shuffled)
+        [labels[labels != -100].sort()[0].tolist() for _, labels in batches]
+        for batches in (texts, shuffled)
     )
     assert predicted == moved  # the same tokens, in another order
 
@@ -109,19 +111,19 @@ def test_an_interval_is_paired_by_text():
     assert 0.49 < low < 0.5 * lost.sum() / lost.sum() + noise.sum() / lost.sum() < high < 0.51
 
 
-def test_the_network_that_is_given_stays_as_it_is(model):
+def test_the_intact_network_stays_as_it_is(model):
     before = {name: value.clone() for name, value in model.state_dict().items()}
     list(compared(variants(model, 14, [2], 1), *masked(4)))
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
-def test_a_share_of_what_may_be_nothing_has_no_interval_nor_that_of_a_single_text():
+def test_a_share_of_a_loss_that_may_be_zero_or_of_a_single_text_has_no_interval():
     lost = np.random.default_rng(0).normal(0, 1, 20)
     assert share_interval(0.5 * lost + 1, lost) is None
     assert share_interval(np.array([1.0]), np.array([2.0])) is None
 
 
-def test_none_without_masked_tokens_is_measured(model):
+def test_texts_without_masked_tokens_are_refused(model):
     [unmasked] = masked_texts(counting(1)[:, :1], TOKENIZER, HELDOUT_SEED)
     with pytest.raises(RelposError, match="no token of the held-out texts is masked"):
         next(compared([("intact", model)], [unmasked], [unmasked]))

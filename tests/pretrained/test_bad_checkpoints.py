@@ -50,8 +50,8 @@ def rewritten(folder: Path, tensors: dict[str, torch.Tensor | None]) -> Path:
 
 def stored(folder: Path, weights: dict[str, Any], file: str = STORED) -> Path:
     """The folder with these weights in a file."""
-    kept = {name: value.clone() for name, value in weights.items() if value is not None}
-    save_file(kept, folder / file)
+    tensors = {name: value.clone() for name, value in weights.items() if value is not None}
+    save_file(tensors, folder / file)
     return folder
 
 
@@ -164,9 +164,9 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", BAD)
-def test_what_is_bad_is_named(what, folder):
-    change, message = BAD[what]
+@pytest.mark.parametrize("fault", BAD)
+def test_a_bad_checkpoint_is_refused_with_its_fault(fault, folder):
+    change, message = BAD[fault]
     change(folder)
     assert message in refused(folder)
 
@@ -211,9 +211,9 @@ def test_shards_pickles_old_names_of_layer_norms_and_no_family_load_like_one_fil
 def test_a_head_that_computes_something_else_is_refused_by_the_name_of_its_class(
     family, kind, tmp_path
 ):
-    said = refused(saved(host(f"{family}For{kind}"), tmp_path))
-    assert f"config.json: architectures={family}For{kind}: " in said
-    assert "cannot be expressed here" in said
+    message = refused(saved(host(f"{family}For{kind}"), tmp_path))
+    assert f"config.json: architectures={family}For{kind}: " in message
+    assert "cannot be expressed here" in message
 
 
 REFUSED: dict[str, dict[str, dict[str, Any]]] = {
@@ -294,7 +294,7 @@ HOSTS = {
 @pytest.mark.parametrize(
     ("kind", "message"), [(kind, message) for kind in REFUSED for message in REFUSED[kind]]
 )
-def test_what_cannot_be_expressed_is_refused_by_its_name(kind, message, tmp_path):
+def test_checkpoints_that_cannot_be_expressed_are_refused_by_name(kind, message, tmp_path):
     folder = saved(host(kind, **HOSTS.get(kind, {"pad_token_id": 0})), tmp_path)
     assert message in refused(changed(folder, **REFUSED[kind][message]))
 
@@ -351,13 +351,13 @@ def test_code_in_a_pickle_is_refused_and_not_executed(folder, tmp_path, torch_fo
     assert not (tmp_path / "executed").exists()
 
 
-def test_safetensors_come_first(folder, tmp_path):
+def test_safetensors_are_read_before_pickles(folder, tmp_path):
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Malicious(tmp_path / "executed")))
     relpos.load(folder)
     assert not (tmp_path / "executed").exists()
 
 
-def test_a_hub_id_without_network_is_one_line(tmp_path, monkeypatch):
+def test_a_hub_id_without_network_is_refused_in_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert refused("nobody/no-such-model").startswith(
         "nobody/no-such-model: no such folder, and the hub gives no such checkpoint"

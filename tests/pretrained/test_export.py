@@ -66,7 +66,7 @@ def drawn(described: dict[str, Any]) -> nn.Module:
 
 
 def exported(model: nn.Module, folder: Path) -> str:
-    """Writes the two files; the class of `transformers` that opens them."""
+    """Writes the two files and returns the class of `transformers` that opens them."""
     config, weights = to_huggingface(model)
     (folder / "config.json").write_text(json.dumps({"pad_token_id": 0} | config))
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -94,7 +94,7 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_transformers_computes_the_same(name, tmp_path):
+def test_transformers_computes_the_same_as_ours(name, tmp_path):
     ours = drawn(NETWORKS[name])
     assert exported(ours, tmp_path) == name
     theirs, info = getattr(transformers, name).from_pretrained(
@@ -129,7 +129,7 @@ READ: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", READ)
-def test_a_checkpoint_that_came_in_leaves_as_it_came(kind, tmp_path):
+def test_a_checkpoint_is_exported_as_it_was_read(kind, tmp_path):
     checkpoint = Checkpoint(saved(host(kind, **READ[kind]), tmp_path))
     config, weights = to_huggingface(opened(tmp_path))
     assert config["architectures"] == [kind]
@@ -139,7 +139,7 @@ def test_a_checkpoint_that_came_in_leaves_as_it_came(kind, tmp_path):
         torch.testing.assert_close(tensor, checkpoint.tensors[name], rtol=0, atol=0, msg=name)
 
 
-def test_untied_heads_leave_with_their_table(tmp_path):
+def test_untied_heads_are_exported_with_their_table(tmp_path):
     checkpoint = Checkpoint(saved(host("BertForMaskedLM", tie_word_embeddings=False), tmp_path))
     config, weights = to_huggingface(opened(tmp_path))
     assert config["tie_word_embeddings"] is False
@@ -209,7 +209,7 @@ def test_untied_heads_leave_with_their_table(tmp_path):
         (settings(more={"outputs": 2}), "ElectraModel has no head of the kind classifier"),
     ],
 )
-def test_what_transformers_does_not_have_is_refused_by_name(described, reason):
+def test_networks_that_transformers_lacks_are_refused_by_name(described, reason):
     with pytest.raises(RelposError, match=reason):
         to_huggingface(SimpleNamespace(architecture=parsed(Architecture, described)))
 

@@ -1,4 +1,4 @@
-"""What is named as a checkpoint: a folder, or an id of the hub that was fetched before."""
+"""Names of checkpoints: a folder, or an id of the hub that was fetched before."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("revision", ["", f"@{COMMIT}"])
-def test_what_was_fetched_before_opens_without_network_also_by_its_revision(cached, revision):
+def test_a_fetched_checkpoint_opens_without_network_also_by_its_revision(cached, revision):
     assert type(relpos.load(cached + revision)[0]).__name__ == "Encoder"
 
 
@@ -39,12 +39,12 @@ def test_a_run_on_a_checkpoint_of_the_hub_is_identified_by_id_and_commit(cached)
 @pytest.mark.parametrize(
     "name", ["bert-base-uncased", "albert/albert-base-v2", "google/electra_small@main", "a.b/c.d"]
 )
-def test_these_may_be_ids(name):
+def test_names_may_be_hub_ids(name):
     assert is_remote(name)
 
 
 @pytest.mark.parametrize(
     "name", ["./model", "/data/model", "~/model", "a/b/c", "..", "", "runs/", "a b"]
 )
-def test_these_are_folders_alone(name):
+def test_other_names_are_folders(name):
     assert not is_remote(name)

@@ -115,10 +115,10 @@ def test_hidden_states_of_every_layer_logits_and_gradients_are_equal(name, tmp_p
     ours, tokenizer = relpos.load(saved(theirs, tmp_path))
     assert tokenizer is None
     ids, mask, types = batch(theirs.config, padded=not name.startswith(UNPADDED))
-    found, states = outputs(theirs, ids, mask, types), hidden_states(ours, ids, mask, types)
-    for ours_here, theirs_here in zip(states, found.hidden_states, strict=True):
+    output, states = outputs(theirs, ids, mask, types), hidden_states(ours, ids, mask, types)
+    for ours_here, theirs_here in zip(states, output.hidden_states, strict=True):
         close(ours_here[mask], theirs_here[mask])
-    expected, logits = found[0], ours(ids, mask, types)
+    expected, logits = output[0], ours(ids, mask, types)
     if logits.shape[:2] == mask.shape:
         expected, logits = expected[mask], logits[mask]
     close(logits, expected)
@@ -147,9 +147,10 @@ CHANGED = ("weight", "bias")
 @pytest.mark.parametrize(
     ("name", "changed"),
     [
-        (name, each)
-        for at, name in enumerate(TIED)
-        for each in (CHANGED if FULL else CHANGED[at % 2 :][:1])
+        (name, part)
+        for number, name in enumerate(TIED)
+        for part in CHANGED
+        if FULL or part == CHANGED[number % 2]
     ],
 )
 def test_a_decoder_that_was_trained_apart_is_read_although_the_configuration_ties_it(

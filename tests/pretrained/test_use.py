@@ -78,12 +78,12 @@ def test_a_checkpoint_without_weights_is_refused_when_the_run_is_planned(checkpo
 
 def test_order_scores_pairs_with_the_special_tokens_of_the_checkpoint(checkpoint, tmp_path):
     (tmp_path / "pairs.txt").write_text("a cat the\na the cat\n")  # the bad one first
-    known = relpos.order(
+    results = relpos.order(
         checkpoint, overrides=[f"pairs={tmp_path}/pairs.txt", "measure=[pairs]", "form=plain"]
     )
     model, tokenizer = relpos.load(checkpoint)
     good, bad = (likelihood(model, tokenizer, text) for text in ("a the cat", "a cat the"))
-    assert known["pairs"]["same_words"]["accuracy"] == 100 * (good > bad)
+    assert results["pairs"]["same_words"]["accuracy"] == 100 * (good > bad)
 
 
 def test_order_refuses_an_encoder_that_predicts_no_words(tmp_path):

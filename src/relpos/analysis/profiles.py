@@ -106,7 +106,7 @@ def _queries_and_keys(
     layer: int,
     x: Float[Tensor, "n hidden"],
 ) -> tuple[Tensor, Tensor]:
-    """(heads, n, head_dim) of each."""
+    """Queries and keys, (heads, n, head_dim) each."""
     own = _layer(encoder, layer)
     attention = own.attention
     if own.block.norm_first:

@@ -44,8 +44,8 @@ Mechanism = Callable[[MaskedLM], list[nn.Parameter]]
 FAR = (520, 560)
 """Two distances; the largest that a preset tells apart by a number of its own is 512."""
 FACTORS = (1.0, 1e-2, 1e-4)
-"""Of parameters: with large ones a function of the distance may have died away in float64 before
-`FAR`."""
+"""Factors of parameters: with large ones a function of the distance may have died away in float64
+before `FAR`."""
 
 
 def properties(

@@ -20,9 +20,9 @@ from relpos.readers import Plain
 
 COLUMNS = 4
 ROWS = 3
-"""Of P and of the cosines, which are drawn as curves."""
+"""Rows of P and of the cosines that are drawn as curves."""
 PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Of the tokens whose responses are drawn, as fractions of the length."""
+"""Places of tokens whose responses are drawn, as fractions of the length."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ NATS = "nats"
 
 
 Form = Literal["within_word", "plain"]
-"""Of a pseudo-log-likelihood."""
+"""Forms of a pseudo-log-likelihood."""
 
 
 class Dials(TypedDict):
@@ -297,13 +297,13 @@ def chosen(
         RelposError: there is no such measure.
     """
     by_name = {measure.name: measure for measure in measures()}
-    wanted = []
+    selection = []
     for name in by_name if names is None else names:
         if name not in by_name:
             raise RelposError(f"measure={name}: no such measure.{nearest(name, by_name)}")
         own = {dial: dials[dial] for dial in by_name[name].dials() if dial in dials}
-        wanted.append(replace(by_name[name], **own))
-    return wanted
+        selection.append(replace(by_name[name], **own))
+    return selection
 
 
 def measured_columns() -> dict[str, tuple[Measure, MeasuredColumn]]:

@@ -55,8 +55,8 @@ def measured(sample: Sample, wanted: Sequence[Measure], named: bool = True) -> P
 
 
 def _measurement(sample: Sample, measure: Measure) -> MeasureStage | None:
-    """None where the results would have no identity: of the text of a file, or of a network that no
-    run has trained."""
+    """Its run; None where the results have no identity: of the text of a file, or of a network that
+    no run has trained."""
     network = sample.network
     if not measure.is_kept or sample.file or network.run is None:
         return None

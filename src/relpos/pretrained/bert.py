@@ -157,11 +157,11 @@ ALBERT = replace(
 # text encoder of data2vec (Baevski et al. 2022): BERT's form, and positions that begin after two
 # reserved rows.
 #
-# Theirs counts only tokens that are not padding and adds the padding's id, which is 1: the first
-# token of a text has row 2 of 514. Ours drops the two reserved rows and counts all tokens of a row of
-# the batch, so that texts padded at the end have the same positions in both. The outputs at padding
-# differ, but no other token reads them. Texts padded in front, and texts that contain the padding's
-# id as a word, would have other positions here.
+# `transformers` counts only tokens that are not padding and adds the padding's id, which is 1: the
+# first token of a text has row 2 of 514. Ours drops the two reserved rows and counts all tokens of a
+# row of the batch, so that texts padded at the end have the same positions in both. The outputs at
+# padding differ, but no other token reads them. Texts padded in front, and texts that contain the
+# padding's id as a word, would have other positions here.
 _RESERVED = 2
 _POSITIONS_BEHIND = ConfigKey(
     "max_position_embeddings", 514, lambda rows: rows - _RESERVED, lambda rows: rows + _RESERVED

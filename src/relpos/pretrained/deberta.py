@@ -49,27 +49,27 @@ def _buckets(number: int) -> int:
 
 
 def stated(config: Config) -> Config:
-    """With every key that decides which network it is, `pos_att_type` as a sorted list, and the
-    distances as a number.
+    """The configuration with every key that decides which network it is, `pos_att_type` as a sorted
+    list, and the distances as a number.
 
     Raises:
         RelposError: the embeddings are narrower than the layers: they are normed behind the map
             between the two, ours before it.
     """
-    given = _MISSING | {name: value for name, value in config.items() if value is not None}
-    hidden = _SIZE["hidden"].of(given)
-    kinds = given["pos_att_type"]
-    if given.get("embedding_size", hidden) != hidden:
+    entries = _MISSING | {name: value for name, value in config.items() if value is not None}
+    hidden = _SIZE["hidden"].of(entries)
+    kinds = entries["pos_att_type"]
+    if entries.get("embedding_size", hidden) != hidden:
         raise RelposError(
-            f"embedding_size={given['embedding_size']}: only that of hidden_size={hidden} is "
+            f"embedding_size={entries['embedding_size']}: only that of hidden_size={hidden} is "
             f"supported for deberta-v2"
         )
     if isinstance(kinds, str):
         kinds = [kind.strip() for kind in kinds.lower().split("|")]
     # As in transformers, which takes the longest text where the number is below 1.
-    if given["max_relative_positions"] in (-1, 0):
-        given["max_relative_positions"] = _SIZE["max_positions"].of(given)
-    return given | {"pos_att_type": sorted(map(str, kinds)) if isinstance(kinds, list) else kinds}
+    if entries["max_relative_positions"] in (-1, 0):
+        entries["max_relative_positions"] = _SIZE["max_positions"].of(entries)
+    return entries | {"pos_att_type": sorted(map(str, kinds)) if isinstance(kinds, list) else kinds}
 
 
 FAMILY = Family(

@@ -30,7 +30,7 @@ TOKENIZER = (
 """Patterns of the files of a tokenizer."""
 
 ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w.-]+)?")
-"""Of the hub: `name` or `owner/name`, and perhaps a revision after an @."""
+"""An id of the hub: `name` or `owner/name`, and perhaps a revision after an @."""
 
 OWN = "relpos"
 """`model_type` of an exported network that `transformers` has no class for: its `config.json` and
@@ -62,8 +62,8 @@ def is_exported(folder: Path) -> bool:
 
 
 def has_config_json(folder: Path) -> bool:
-    """Whether the folder is one of these two: there is a `config.json`, and not the `config.yaml`
-    of a run's model folder."""
+    """Whether a checkpoint is published or exported: the folder has a `config.json`, and not the
+    `config.yaml` of a run's model folder."""
     return (folder / CONFIG).is_file() and not (folder / "config.yaml").is_file()
 
 

@@ -84,7 +84,7 @@ def wrapper(tensors: Collection[str], prefix: str = "") -> str:
     there is none.
 
     Args:
-        prefix: that of the family, which is no wrapper's.
+        prefix: of the family, which is no wrapper's.
     """
     for before, library in WRAPPERS.items():
         if before != prefix and tensors and all(name.startswith(before) for name in tensors):
@@ -128,8 +128,8 @@ def _pickled(path: Path) -> dict[str, Tensor]:
 
 
 def _is_plain(weight: object) -> bool:
-    """Whether it is a tensor with all its numbers, as neither a sparse, a nested nor a `meta` one
-    is."""
+    """Whether a weight is a tensor with all its numbers, as neither a sparse, a nested nor a
+    `meta` one is."""
     return (
         isinstance(weight, Tensor)
         and weight.layout == torch.strided

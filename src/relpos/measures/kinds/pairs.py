@@ -122,7 +122,7 @@ class Pairs(Measure):
 
 @dataclass(frozen=True)
 class PairScores:
-    """Of each pair or set: `right` (pairs,) is 1, 0, or 1/k where k texts are tied, the right one
+    """For each pair or set: `right` (pairs,) is 1, 0, or 1/k where k texts are tied, the right one
     among them; `guess` (pairs,) is what guessing gets; `same` (pairs,) says whether all texts hold
     the same words; `paradigms` has the name of its paradigm."""
 
@@ -171,8 +171,8 @@ def minimal_pairs(
     words: Words | None = None,
     advance: Callable[[int], object] = lambda _: None,
 ) -> PairScores:
-    """Scores all texts of every pair or set; of those that go on a given text, the tokens that go
-    on.
+    """Scores all texts of every pair or set; of texts that continue a given beginning, only the
+    tokens behind it.
 
     Args:
         form: `within_word` (the later pieces of a word are hidden with the token that is predicted)

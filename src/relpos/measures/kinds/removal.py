@@ -356,7 +356,7 @@ def _with_matrices(model: MaskedLM, matrices: Matrices) -> MaskedLM:
 
 
 def _toeplitz(heads: Float[Tensor, "heads n n"]) -> Float[Tensor, "heads n n"]:
-    """The nearest Toeplitz matrix to each: no choice of TISA's parameters is nearer."""
+    """The Toeplitz matrix nearest to each head: no choice of TISA's parameters is nearer."""
     token = torch.arange(heads.shape[-1])
     offset = token - token[:, None] + len(token) - 1
     return torch.stack([torch.from_numpy(diagonal_means(head))[offset] for head in heads])

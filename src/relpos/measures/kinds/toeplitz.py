@@ -192,7 +192,7 @@ def reached(network: Network, whole: int) -> int:
     have learned.
 
     In two-stage training each stage counts with its number of examples. If the store of the text is
-    gone: all rows up to `length`. Of a network whose training is not known: all.
+    gone, all rows up to `length` count; where the training is not known, all.
     """
     meaning = network.record.meaning
     if "length" not in meaning:
