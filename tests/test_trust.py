@@ -19,7 +19,7 @@ from relpos.cli import main
 from relpos.errors import RelposError
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table
-from relpos.trust import asked, find, instantiate, refuse_names, trust
+from relpos.trust import find, instantiate, refuse_names, trust, trust_typed
 from tables.small_data import write_experiment
 
 EVIL = """
@@ -66,10 +66,10 @@ def test_a_model_folder_runs_nothing(command, part, marker, model_folder, refuse
     ours = {"position": "relpos.model.position.Composite", "conv": "relpos.model.conv.NoConv"}[part]
     assert ours in text
     file.write_text(text.replace(ours, "evil.X"))
-    said = refused(*command, f"network={model_folder}")
-    assert str(file) in said
-    assert f"{part}._target_=evil.X" in said
-    assert "trust=evil" in said
+    line = refused(*command, f"network={model_folder}")
+    assert str(file) in line
+    assert f"{part}._target_=evil.X" in line
+    assert "trust=evil" in line
     assert not marker.exists()
 
 
@@ -83,8 +83,8 @@ def test_a_folder_of_relpos_export_runs_nothing(marker, toy_runs, refused):
     parts = [config["position"], {"_target_": "evil.X"}]
     config["position"] = {"_target_": "relpos.model.position.Merge", "parts": parts}
     file.write_text(json.dumps(config))
-    said = refused("analyze", "kernels", f"network={folder}")
-    assert f"{file}: position.parts.1._target_=evil.X" in said
+    line = refused("analyze", "kernels", f"network={folder}")
+    assert f"{file}: position.parts.1._target_=evil.X" in line
     assert not marker.exists()
 
 
@@ -138,8 +138,8 @@ def test_an_experiment_file_runs_nothing(command, where, override, marker, toy_r
     parts = {"base": "seed=0", "row": "seed=0", "task": ""} | {where: override}
     (marker.parent / "travelled.yaml").write_text(EXPERIMENT.format(**parts))
     (marker.parent / "evil.yaml").write_text("columns: text\nmetric: evil.f\n")
-    said = refused(*command, f"table={marker.parent / 'travelled.yaml'}")
-    assert any(words in said for words in ("evil", "only names of relpos", "cannot import"))
+    line = refused(*command, f"table={marker.parent / 'travelled.yaml'}")
+    assert any(words in line for words in ("evil", "only names of relpos", "cannot import"))
     assert not marker.exists()
 
 
@@ -153,8 +153,8 @@ def test_an_experiment_file_runs_nothing(command, where, override, marker, toy_r
 )
 def test_an_experiment_file_reads_no_secret(row, tmp_path, toy_runs, refused):
     (tmp_path / "travelled.yaml").write_text(EXPERIMENT.format(base="seed=0", row=row, task=""))
-    said = refused("reproduce", "dry_run=true", f"table={tmp_path / 'travelled.yaml'}")
-    assert "a file may refer to other keys" in said
+    line = refused("reproduce", "dry_run=true", f"table={tmp_path / 'travelled.yaml'}")
+    assert "a file may refer to other keys" in line
 
 
 @pytest.mark.parametrize("metric", STRANGERS)
@@ -165,8 +165,8 @@ def test_a_task_file_calls_nothing(metric, marker, toy_runs, capsys, tmp_path):
     file.write_text(f"name: mine\ncolumns: text\nmetric: {metric}\n")
     for command in (["finetune", "size=tiny"], ["finetune", "--help"]):
         main([*command, f"task={file}"])
-    said = capsys.readouterr().err
-    assert f"{file}: metric={metric}: only names of relpos.train.metrics are allowed" in said
+    stderr = capsys.readouterr().err
+    assert f"{file}: metric={metric}: only names of relpos.train.metrics are allowed" in stderr
     with pytest.raises(RelposError, match="only names of"):
         instantiate({"_target_": metric}, "metric")
     assert not marker.exists()
@@ -205,7 +205,7 @@ def test_a_claim_calls_nothing(marker):
         ("relpos.model.position.Tisa", "size"),
     ],
 )
-def test_only_what_a_key_means_is_found(name, kind):
+def test_a_name_of_another_kind_than_its_keys_is_refused(name, kind):
     with pytest.raises(RelposError) as error:
         find(name, kind, "key")
     assert "\n" not in str(error.value)
@@ -224,13 +224,13 @@ def test_a_trusted_class_must_still_be_of_its_kind(marker):
 
 
 def test_words_of_the_command_line_are_trusted():
-    typed = ["position._target_=mine.X", "task.metric=scores.f", "seed=1"]
-    assert asked([typed[0], "trust=[other,more]", *typed[1:]]) == typed
+    overrides = ["position._target_=mine.X", "task.metric=scores.f", "seed=1"]
+    assert trust_typed([overrides[0], "trust=[other,more]", *overrides[1:]]) == overrides
     assert os.environ["RELPOS_TRUST"] == "mine,other,more,scores"
 
 
-def test_a_text_is_no_permission():
-    asked(["the cat trust=evil [MASK]", "text=[position._target_=evil.X]"])
+def test_a_text_with_trust_in_it_is_no_permission():
+    trust_typed(["the cat trust=evil [MASK]", "text=[position._target_=evil.X]"])
     assert "RELPOS_TRUST" not in os.environ
 
 
@@ -256,7 +256,7 @@ def test_a_class_of_the_current_folder_is_found(more, tmp_path, python):
 
 
 @pytest.mark.full
-def test_a_file_of_the_current_folder_takes_no_package_place(tmp_path):
+def test_a_file_of_the_current_folder_replaces_no_package(tmp_path):
     """The order in which Python looks: the working directory comes last, and only if a module of it
     is asked for."""
     (tmp_path / "yaml.py").write_text("raise SystemExit('shadowed')\n")
@@ -327,12 +327,12 @@ def test_a_run_that_hydra_has_pickled_is_not_unpickled(flag, tmp_path, refused, 
 
     (tmp_path / "FILE").write_bytes(pickle.dumps(Evil()))
     monkeypatch.chdir(tmp_path)
-    said = refused("params", *([flag, "FILE"] if "=" not in flag else [flag]))
-    assert "--experimental-rerun runs what a file says" in said
+    line = refused("params", *([flag, "FILE"] if "=" not in flag else [flag]))
+    assert "--experimental-rerun runs what a file says" in line
     assert not (tmp_path / "marker").exists()
 
 
-@pytest.mark.parametrize(("changes", "word", "typed"), [
+@pytest.mark.parametrize(("changes", "word", "override"), [
     ({"base": ["data=hub", "size=tiny"]}, "data=hub", "data=toy"),
     ({"base": ["size=tiny"], "stages": {"pretrain": ["data=hub"]}}, "data=hub", ""),
     ({"base": ["data=toy", "logger=wandb", "logger.entity=stranger"]}, "logger.entity=stranger", "logger.entity=me"),
@@ -341,7 +341,7 @@ def test_a_run_that_hydra_has_pickled_is_not_unpickled(flag, tmp_path, refused, 
     ({"base": ["data=toy"], "rows": {"a": ["pretrain.network=stranger/model"]}}, "network=stranger/model", ""),
     ({"base": ["data=toy"], "network": "stranger/model"}, "network: stranger/model", ""),
 ])  # fmt: skip
-def test_an_experiment_file_uses_no_network_unasked(changes, word, typed, tmp_path, monkeypatch):
+def test_an_experiment_file_uses_no_network_unasked(changes, word, override, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     monkeypatch.delenv("WANDB_MODE", raising=False)
     monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a connection"))
@@ -351,7 +351,7 @@ def test_an_experiment_file_uses_no_network_unasked(changes, word, typed, tmp_pa
         match=rf"{re.escape(word)}: this file would use the network; type .*or trust=network",
     ):
         plan_table(table)
-    if typed:
-        plan_table(table, overrides=[typed])
+    if override:
+        plan_table(table, overrides=[override])
         trust("network")
         plan_table(table)

@@ -7,7 +7,7 @@ Everything the command line does, from a notebook:
     run = relpos.run(cfg)
     module, data = relpos.lightning(cfg)  # for a Trainer of your own
     model, tokenizer = relpos.load(run.path)
-    known = relpos.order(run.path)["shuffle_gap"]["all"]
+    gap = relpos.order(run.path)["shuffle_gap"]["all"]
     guesses = relpos.FillMask(run.path)("the cat [MASK] on the mat")
     total = relpos.Score(run.path)("the cat sat on the mat").total
 
@@ -56,9 +56,9 @@ def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
         (10, 'relpos.model.position.Alibi')
     """
     from relpos.config.compose import compose as composed
-    from relpos.trust import asked
+    from relpos.trust import trust_typed
 
-    return composed(command, asked(overrides))
+    return composed(command, trust_typed(overrides))
 
 
 def build(cfg: DictConfig) -> MaskedLM | Classifier:

@@ -37,11 +37,11 @@ NO_MEMORY = (
                                                                               "thread",
     "could not create a primitive", "could not create a memory object",
 )  # fmt: skip
-"""What is in the messages of torch, oneDNN, Python and the system where memory ends; they are of
-various types."""
+"""Words in the messages of torch, oneDNN, Python and the system where memory runs out; the errors
+are of various types."""
 LITTLE = 2 << 30
-"""Bytes of address space below which a library may end the process without a word: what C++ cannot
-allocate aborts it."""
+"""Bytes of address space below which a library may end the process without a word: C++ aborts it
+where an allocation fails."""
 
 HELP = """relpos: how should a Transformer encoder know the order of its tokens?
 
@@ -64,18 +64,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         if argv is None:  # this process is ours
             on_stops(interrupt)
             import_quickly()
-            os.environ[SAFE_PATH] = "1"  # for what others start, as launchers of sweeps
+            os.environ[SAFE_PATH] = "1"  # for processes that others start, as launchers of sweeps
         return _status(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt as stop:
         if argv is None:
-            # until the end, at which Python would let further ones kill the process
+            # until the end, where Python would let further signals kill the process
             on_stops(signal.SIG_IGN)
         _say("interrupted; the same command goes on from here")
         return 128 + next(iter(stop.args), signal.SIGINT)
 
 
 def _status(arguments: list[str]) -> int:
-    """The exit status of a command that nobody has interrupted; an error is said."""
+    """The exit status of a command that nobody has interrupted; an error is printed."""
     try:
         status = _main(arguments)
         sys.stdout.flush()
@@ -96,9 +96,9 @@ def _status(arguments: list[str]) -> int:
         line = _line(error)
         if line is None:  # among others a pipe to a process of ours that breaks
             raise
-        for typed, shown in zip(arguments, without_keys(arguments), strict=True):
-            # A message goes into logs, too; nothing is left of a word that shows all.
-            if value := typed.removeprefix(shown.removesuffix("…")):
+        for word, shown in zip(arguments, without_keys(arguments), strict=True):
+            # A message goes into logs, too, where keys do not belong.
+            if value := word.removeprefix(shown.removesuffix("…")):
                 line = line.replace(f"={value}", "=…")
         _say(line)
         return 1
@@ -151,7 +151,7 @@ def _is_unread(error: Exception) -> bool:
 def _main(arguments: list[str]) -> int:
     from importlib.metadata import version
 
-    # closed; what is opened next must not get its number, and so what libraries write to it
+    # stderr is closed: the next file opened would get its number, and what libraries write to it
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     if sys.stdout is None:
@@ -199,10 +199,10 @@ def _main(arguments: list[str]) -> int:
 def _run(command: str, arguments: list[str]) -> int:
     from relpos.config.arguments import flags_and_overrides, rewritten
     from relpos.config.compose import called
-    from relpos.trust import asked
+    from relpos.trust import trust_typed
 
     flags, overrides = flags_and_overrides(command, arguments)
-    overrides = asked(overrides)
+    overrides = trust_typed(overrides)
     if {"-h", "--help"} & set(flags):
         from relpos.config.help import help_of
 
@@ -240,7 +240,7 @@ def _by_hydra(command: str, flags: list[str], overrides: list[str]) -> int:
     def task(_: DictConfig) -> float | None:
         """What a sweeper minimises: the figure that `metric` names; infinity where there is none
         because of an error."""
-        if os.getpid() != main_process:  # a sweep's launcher has started this one
+        if os.getpid() != main_process:  # a sweep's launcher has started this process
             import_quickly()
         sys.argv[1:] = without_keys(sys.argv[1:])  # which loggers of others write down
         try:
@@ -274,7 +274,7 @@ def _by_hydra(command: str, flags: list[str], overrides: list[str]) -> int:
         refuse_links([runs_root() / "sweeps"])
     with one_line(command, overrides):
         hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=command)(task)()
-    # Each once: combinations of a sweep may describe the same run.
+    # Each path once: combinations of a sweep may describe the same run.
     for path in dict.fromkeys(paths):
         print(printable(path))
     # The other runs of a sweep went on behind the first error; each has its line, and what is wrong

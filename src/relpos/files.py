@@ -286,7 +286,7 @@ def digest(content: object, digits: int = 8) -> str:
 def _flush(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        # Of a folder, too: the new name of a file is in it, and would be lost with the power.
+        # Folders, too: the new name of a file is in its folder, and would be lost with the power.
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -19,8 +19,8 @@ def expanded(name: str | Path) -> Path:
     Raises:
         RelposError: nobody has that home.
     """
-    # Not Path's: it ends in an error of Python's own, and takes away the `./` that tells a file
-    # from a home.
+    # Not Path.expanduser: it ends in an error of Python's own, and takes away the `./` that tells a
+    # file from a home.
     path = os.path.expanduser(name)
     if path.startswith("~") and not os.path.lexists(path):
         user = path.partition("/")[0]

@@ -52,8 +52,8 @@ KEYS = re.compile(
     r"=(?!\\*\$\{[\w.:]*\}['\"\]]*$).*",
     re.DOTALL,
 )
-"""An override whose value may be a key or a password; a reference to one, as `${oc.env:KEY}`, says
-nothing."""
+"""An override whose value may be a key or a password; a reference to one, as `${oc.env:KEY}`, is
+no secret."""
 
 
 def started(
@@ -215,7 +215,7 @@ def one_thread() -> Iterator[None]:
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """A signal handler: raises KeyboardInterrupt with the signal's number; behind an import, if one
+    """A signal handler: raises KeyboardInterrupt with the signal's number; after an import, if one
     is under way.
 
     Signals that come within `TOGETHER` of each other are one request: a second KeyboardInterrupt
@@ -256,7 +256,7 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 def on_stops(handler: Handler | signal.Handlers) -> dict[int, Handler | int | None]:
     """Sets the handler of the signals of `STOPS`, which hears the next one in any case; returns
-    those that were there before.
+    the handlers before.
 
     Where SIGHUP is ignored it stays so: that is how nohup lets a command go on after its terminal
     is closed.
@@ -279,8 +279,7 @@ def exit_status(code: int | None) -> str:
 
 @contextmanager
 def handling(handler: Handler) -> Iterator[None]:
-    """Sets the handler of the signals of `STOPS`; those that were there before come back at the
-    end."""
+    """Sets the handler of the signals of `STOPS`; the handlers before come back at the end."""
     before = on_stops(handler)
     try:
         yield
@@ -299,7 +298,7 @@ def uninterrupted() -> Iterator[None]:
     """Signals of `STOPS` wait until the end, for what must not be broken off half-way; the first of
     them then comes."""
     held: list[int] = []
-    # which is the one that signals interrupt
+    # signals interrupt the main thread alone
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -318,7 +317,7 @@ def tether(before: Callable[[], None] | None = None) -> None:
     Args:
         before: called first, once the pipe has closed.
     """
-    # Nothing is written to it: the read returns, with nothing, when the parent is gone.
+    # Nothing is written to the pipe: the read returns, with nothing, when the parent is gone.
     while os.read(0, 1024):
         pass
     if before is not None:

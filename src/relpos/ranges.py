@@ -108,7 +108,8 @@ Batch = Annotated[int, between(1, 1_000_000)]
 Threads = Annotated[int, between(1, 1024)]
 """OpenMP answers with a segmentation fault where it cannot start as many as it is told to."""
 Seeds = Annotated[int, between(1, 1000)] | list[Natural]
-"""How many, or which. Each is a training, and its plan is made before the first one begins."""
+"""A number of seeds, or the seeds. Each is a training, and its plan is made before the first one
+begins."""
 LARGEST = 2**63 - 1
 """The largest whole number that torch, numpy and the counter hash take."""
 PLAIN: Mapping[object, str] = {
@@ -142,7 +143,7 @@ def check(key: str, value: object, annotation: object) -> None:
 
 
 def resolved_type(annotation: object) -> object:
-    """The annotation; of one that is marked by `As`, that which it names."""
+    """The annotation, or the one that its mark `As` names."""
     mark = mark_of(annotation, As)
     return resolve_name(mark.name) if mark else annotation
 
@@ -198,7 +199,7 @@ def rules(target: Callable[..., object]) -> ByName:
     annotation cannot be resolved."""
     try:
         annotated: object = target
-        # whose annotations are its keys
+        # the annotations of a TypedDict or a dataclass are its keys
         if inspect.isclass(target) and not (is_typeddict(target) or is_dataclass(target)):
             annotated = target.__init__
         hints = get_type_hints(annotated, include_extras=True)
@@ -218,22 +219,22 @@ def rules(target: Callable[..., object]) -> ByName:
 
 def parsed(shape: Callable[..., T], values: ByName) -> T:
     """An object of a dataclass from values that have been checked, which stay as they are; groups of
-    keys become objects of theirs, and other keys are left out.
+    keys become objects of their own dataclasses, and other keys are left out.
 
     Raises:
         RelposError: a value is missing.
     """
-    given: dict[str, object] = {}
+    arguments: dict[str, object] = {}
     for part in fields(shape):  # type: ignore[arg-type]
         if part.name not in values:
             if part.default is MISSING and part.default_factory is MISSING:
                 raise RelposError(f"{part.name} is missing")
             continue
-        value = given[part.name] = values[part.name]
+        value = arguments[part.name] = values[part.name]
         group = resolved_type(rules(shape)[part.name])
         if isinstance(value, Mapping) and isinstance(group, type) and is_dataclass(group):
-            given[part.name] = parsed(group, value)
-    return shape(**given)
+            arguments[part.name] = parsed(group, value)
+    return shape(**arguments)
 
 
 def with_words(

@@ -150,7 +150,7 @@ def name_ends(axes: Axes, ends: Iterable[tuple[str, float, float, str]]) -> None
     for _, _, y, _ in ends:
         places.append(above := min((y - low) / (high - low), above - line))
     below = -line
-    # those that hang below the panel push up the ones above them
+    # names that hang below the panel push up the names above them
     for at in reversed(range(len(ends))):
         places[at] = below = max(places[at], below + line)
     for (name, x, y, colour), place in zip(ends, places, strict=True):

@@ -91,7 +91,7 @@ def trust(*modules: str) -> None:
     os.environ[VARIABLE] = ",".join(dict.fromkeys([*_trusted(), *modules]))
 
 
-def asked(arguments: Iterable[str]) -> list[str]:
+def trust_typed(arguments: Iterable[str]) -> list[str]:
     """Trusts what the user has typed: the modules of `trust=…`, and those in overrides such as
     `position._target_=my_module.Mine`.
 
@@ -129,7 +129,7 @@ def refuse_names(overrides: Iterable[str]) -> None:
     for override in overrides:
         key, _, value = override.lstrip("+").partition("=")
         group, _, last = key.rpartition(".")
-        # `f1` alone is one of ours, whatever it is
+        # a bare name such as `f1` is a metric of ours
         if last in NAMING and (last != "metric" or "." in value):
             kind = _kind_of(group)
             if last == "metric":

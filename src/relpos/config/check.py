@@ -156,10 +156,10 @@ def one_line(command: str, overrides: Sequence[str]) -> Iterator[None]:
     except MissingConfigException as error:
         raise RelposError(_unknown_option(str(error), command)) from error
     except MissingMandatoryValue as error:
-        said = f"{error.full_key} must be given"
+        message = f"{error.full_key} must be given"
         if "." not in str(error.full_key):
-            said += f", as in: relpos {command} {commands()[command][1]}"
-        raise RelposError(said) from error
+            message += f", as in: relpos {command} {commands()[command][1]}"
+        raise RelposError(message) from error
     except MarkedYAMLError as error:  # in an option file of `--config-dir`
         if not error.problem_mark:
             raise
@@ -174,8 +174,8 @@ def one_line(command: str, overrides: Sequence[str]) -> Iterator[None]:
             # it may end at the group.
             of_cause = str(getattr(error.__cause__, "full_key", ""))
             # The keys depend on the chosen options.
-            chosen = [override for override in overrides if key_of(override) in options()]
-            raise _unknown_key(max(key[1], of_cause, key=len), _known(command, chosen)) from error
+            choices = [override for override in overrides if key_of(override) in options()]
+            raise _unknown_key(max(key[1], of_cause, key=len), _known(command, choices)) from error
         first = str(error).partition("\n")[0]
         if first.startswith("Ambiguous value"):
             first += ": -m sweeps over commas, and a list stands in brackets"
@@ -192,11 +192,11 @@ def one_line(command: str, overrides: Sequence[str]) -> Iterator[None]:
 
 def _left_to_hydra(command: str, overrides: Sequence[str]) -> list[str]:
     """The overrides that Hydra alone understands, if at all."""
-    chosen = [override for override in overrides if key_of(override) in options().keys() - SEVERAL]
+    choices = [override for override in overrides if key_of(override) in options().keys() - SEVERAL]
     result = []
     for override in overrides:
         try:
-            quick.merged(command, [*chosen, override])
+            quick.merged(command, [*choices, override])
         except quick.LeftToHydra:
             result.append(override)
     return result

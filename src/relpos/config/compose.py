@@ -34,14 +34,14 @@ def compose(command: str, overrides: Sequence[str] = ()) -> DictConfig:
         RelposError: an override is wrong; the message names it and the nearest right word.
     """
     cfg = OmegaConf.create(composed(command, overrides))
-    # As in Hydra's own, reading a missing key is an error.
+    # As in Hydra's own configurations, reading a missing key is an error.
     OmegaConf.set_struct(cfg, True)
     return cfg
 
 
 def composed(command: str, overrides: Sequence[str] = ()) -> Plain:
-    """`compose` as plain values; interpolations are left as they are, for `resolved`. That of a
-    training has `scheme`, the typed word for its position scheme."""
+    """`compose` as plain values; interpolations are left as they are, for `resolved`. The
+    configuration of a training has `scheme`, the typed word for its position scheme."""
     refuse_unknown("unknown command", command, commands())
     overrides = rewritten(command, overrides)
     with one_line(command, overrides):
@@ -104,7 +104,7 @@ def called(command: str, overrides: Sequence[str]) -> str:
 
 def call(command: str, content: Plain) -> object:
     """What the function of a command returns for a checked configuration, with its interpolations.
-    A function that plans runs has it as a whole: an intermediate task resolves it anew."""
+    A function that plans runs gets it as a whole: an intermediate task resolves it anew."""
     function = function_of(command)
     if [*signature(function).parameters] == [CONTENT]:
         return function(content)

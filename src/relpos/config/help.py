@@ -36,7 +36,7 @@ def help_of(command: str, overrides: Sequence[str] = ()) -> str:
     overrides = rewritten(command, overrides)
     with one_line(command, overrides), initialize_config_dir(str(conf_dir()), version_base="1.3"):
         cfg = compose(command, overrides=overrides, return_hydra_config=True)
-    chosen = {
+    choices = {
         name: str(option)
         for name, option in cfg.hydra.runtime.choices.items()
         if not name.startswith("hydra/")
@@ -46,7 +46,7 @@ def help_of(command: str, overrides: Sequence[str] = ()) -> str:
     phrases = dict(_phrases(_text(command)))
     for name in (key for key in cfg if key in commands()):  # a fine-tuning has keys pretrain.…
         phrases |= {f"{name}.{key}": phrase for key, phrase in _phrases(_text(name))}
-    for name, option in chosen.items():
+    for name, option in choices.items():
         # After the command's own comments, because the option's comment on its key is more exact.
         phrases |= dict(_group_phrases(name, option))
     says, example = commands()[command]
@@ -54,7 +54,7 @@ def help_of(command: str, overrides: Sequence[str] = ()) -> str:
     if groups := [name for name in groups_of(command) if name in options()]:
         lines += ["Groups with the option chosen, and all options:", ""]
         for name in groups:
-            lines += _group(name, chosen.get(name, "[]"))
+            lines += _group(name, choices.get(name, "[]"))
         lines.append("")
     # Lines are not broken, because a continuation has no key and would not be shown.
     dials = yaml.dump(OmegaConf.to_container(cfg), Dumper=_Dumper, sort_keys=False, width=math.inf)

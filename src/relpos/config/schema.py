@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from relpos.model.position.base import Outside
     from relpos.model.precision import Precision
     from relpos.train.optim import RecipeKeys
-else:  # they load torch, which those who only read runs do without
+else:  # these modules load torch, which readers of runs do without
     Packing = Annotated[str, As("relpos.data.store:Packing")]
     Kind = Annotated[str, As("relpos.data.tokenizer:Kind")]
     Kernel = Annotated[str, As("relpos.model.kernels:Name")]
@@ -82,7 +82,7 @@ class Trainer:
 
 @dataclass(frozen=True)
 class First:
-    """A first phase of a training with shorter text; without a packing it has that of the rest."""
+    """A first phase of a training with shorter text; without a packing it has the later phase's."""
 
     share: Rate = 0.0
     length: Length = 128
@@ -180,7 +180,7 @@ class NetworkKeys(TypedDict):
 
 
 class PlannedKeys(NetworkKeys):
-    """Keys that the plan of a training reads, and the training not."""
+    """Keys that the plan of a training reads, and the training does not."""
 
     data: Plain
     tokenizer: Pieces

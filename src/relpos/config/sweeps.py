@@ -28,23 +28,23 @@ class KeepsKeys(Callback):
             for holder in ("logger", "overrides"):
                 config.pop(holder, None)
             config.hydra.job.override_dirname = ""  # it repeats the overrides
-            typed = config.hydra.overrides
+            overrides = config.hydra.overrides
             params = config.hydra.sweeper.get("params") or {}
             swept = [f"{key}={value}" for key, value in params.items()]
             for word in filter(KEYS.match, swept):  # the sweeper reads them before the typed ones
                 del params[word.partition("=")[0]]
-                typed.task.insert(0, word)
-            typed.task = [_moved(word) for word in typed.task]
-            typed.hydra = [
+                overrides.task.insert(0, word)
+            overrides.task = [_moved(word) for word in overrides.task]
+            overrides.hydra = [
                 word
-                for word in typed.hydra
+                for word in overrides.hydra
                 if not (KEYS.match(word) and ".params" in word.partition("=")[0])
             ]
-            # of which the configuration has the values already
-            for number, word in enumerate(typed.hydra):
+            # the configuration has the values of these already
+            for number, word in enumerate(overrides.hydra):
                 if (reference := _moved(word)) != word:
                     key, value = reference.split("=", 1)
-                    typed.hydra[number] = reference
+                    overrides.hydra[number] = reference
                     OmegaConf.update(config, key.lstrip("+"), value.strip("'"))
 
 

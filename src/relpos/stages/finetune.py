@@ -104,7 +104,7 @@ class FinetuneStage(TrainingStage):
                 raise RelposError(
                     f"task.intermediate={intermediate}: this task would be fine-tuned before itself"
                 )
-            # Left out rather than null, which would replace the steps of that task's recipe.
+            # No key rather than null, which would replace the steps of that task's recipe.
             dials = {} if steps is None else {"steps": steps}
             earlier = with_task(content, intermediate, **dials)
             start = cls.plan(earlier, start, (*later, intermediate))
@@ -115,7 +115,7 @@ class FinetuneStage(TrainingStage):
         change = Change() if start.is_tuning else parsed(Change, config["change"])
         if change.meaning:
             meaning["change"] = change.meaning
-        # Left out where it is plain.
+        # A plain head is left out.
         if config["head"] != "plain":
             meaning["head"] = config["head"]
         corpus = corpus_of(config)
@@ -132,7 +132,7 @@ class FinetuneStage(TrainingStage):
         return cls.of(name, meaning, meaning | machine_part(config) | more, inputs)
 
     def parts(self) -> Parts:
-        # These load Lightning, which takes seconds; a plan does without.
+        # These modules load Lightning, which takes seconds; a plan does without.
         from relpos.runs.training import Parts, microbatch_of, recorder_of
         from relpos.train.finetune import Finetuning, FinetuningData, Splits, kept_rows
 
@@ -275,8 +275,8 @@ def _task_and_meaning(node: Plain) -> tuple[Plain, Plain]:
     """
     # compared by name, because instantiating the tasks of a large table takes seconds
     if node["_target_"] != OWN_TASK:
-        read = {key: value for key, value in node.items() if not key.startswith(UNREAD)}
-        return node, {"task": read}
+        part = {key: value for key, value in node.items() if not key.startswith(UNREAD)}
+        return node, {"task": part}
     task: OwnTask = instantiate(node, "task")
     arguments = task.arguments()
     # In tables and claims a column of such a name would be taken for GLUE's.
@@ -286,12 +286,12 @@ def _task_and_meaning(node: Plain) -> tuple[Plain, Plain]:
             f"task.name={arguments['name']}: a task or a figure of relpos has this "
             f"name; choose another one"
         )
-    known = {key: value for key, value in arguments.items() if key != "folder"}
+    part = {key: value for key, value in arguments.items() if key != "folder"}
     # Without its folder: the files of the intermediate task are part of the identity of its own
     # run.
-    if is_task_file(str(known["intermediate"])):
-        known["intermediate"] = Path(str(known["intermediate"])).name
-    return arguments, {"task": known, "files": task.files.identity()} | _metric_source(arguments)
+    if is_task_file(str(part["intermediate"])):
+        part["intermediate"] = Path(str(part["intermediate"])).name
+    return arguments, {"task": part, "files": task.files.identity()} | _metric_source(arguments)
 
 
 def _metric_source(arguments: Plain) -> Plain:
@@ -303,9 +303,9 @@ def _metric_source(arguments: Plain) -> Plain:
         # A module that is built in has no file, and is as stable as Python itself.
         file = getattr(sys.modules[module], "__file__", None)
         return {"sources": {module: sha256(Path(file))}} if file else {}
-    known = [*CLASS_METRICS, *NUMBER_METRICS]
-    if name not in known:
-        raise RelposError(f"task.metric={name}: no such metric in {module}.{nearest(name, known)}")
+    names = [*CLASS_METRICS, *NUMBER_METRICS]
+    if name not in names:
+        raise RelposError(f"task.metric={name}: no such metric in {module}.{nearest(name, names)}")
     labels = arguments["labels"]
     # Refused when it is planned: behind the training the metric's own error would come too late.
     if (name in NUMBER_METRICS) != (labels is None):

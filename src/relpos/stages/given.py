@@ -48,19 +48,19 @@ def given_run(name: str) -> GivenStage:
             "model",
             [folder / CONFIG, *weight_files(folder), *tokenizer_files(folder)],
         )
-    typed = _typed(run) if run else {}
+    config = _config_of(run) if run else {}
     if run and network.is_snapshot:
         label = f"{run.resolve().name}-at{network.share}"
-        return _given(label, network.weights, "model", [network.weights], typed)
+        return _given(label, network.weights, "model", [network.weights], config)
     # `RUN/model` is identified by its weights, as it always was.
     named = run if run and network.row else path
     if named == run and (identity := network.record.get("identity")):
         place = str(folder.resolve())
-        return GivenStage.of(network.name, {"model": identity}, typed, folder=place)
-    return _given(named.resolve().name, folder, "model", weight_files(folder), typed)
+        return GivenStage.of(network.name, {"model": identity}, config, folder=place)
+    return _given(named.resolve().name, folder, "model", weight_files(folder), config)
 
 
-def _typed(run: Path) -> Plain:
+def _config_of(run: Path) -> Plain:
     """`scheme`, the word that was typed for a run's position scheme; None where its configuration
     has none."""
     file = run / "config.yaml"

@@ -45,7 +45,7 @@ def architecture_part(config: Plain) -> Plain:
         key: value for key, value in config["size"].items() if key not in PAPERS_LAYERS
     } | other_layers(config["size"])
     nodes = {"size": size, "position": config["position"], "conv": config["conv"]}
-    if not config["objective"]["_target_"].startswith("relpos."):  # others are named by `masking`
+    if not config["objective"]["_target_"].startswith("relpos."):  # `masking` names ours
         nodes["objective"] = config["objective"]
     return nodes | _sources(nodes)
 
@@ -76,7 +76,7 @@ def recipe_part(recipe: Plain) -> Plain:
     # convolutions take the rate of positions by themselves
     if recipe.get("conv_lr") in (None, recipe.get("position_lr")):
         recipe.pop("conv_lr", None)
-    # which falls from the first step on, and has no last phase
+    # a linear rate falls from the first step on, and has no last phase
     if recipe.get("schedule") == "linear":
         del recipe["decay"]
     return {key: value for key, value in recipe.items() if value not in IDLE.get(key, ())}

@@ -25,7 +25,7 @@ from relpos.runs.shelf import END
 
 RESULTS = "results.json"
 VERSION = 2
-"""Raised when a change of code alters the results: older ones are then measured again."""
+"""Raised when a change of code alters the results: older results are then measured again."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class MeasureStage(Run):
 
     @property
     def measure(self) -> Measure:
-        """What it measures, with its dials."""
+        """The measure, with its dials."""
         [measure] = chosen([self.meaning["measure"]], self.config.dials)
         return measure
 
@@ -142,7 +142,7 @@ def kept(network: Path, measure: str) -> list[KeptResults]:
                 continue
             entry: KeptResults = fitted(content | {"results": _read(folder)}, KeptResults)
             figures(chosen([measure])[0], entry.results)
-        # Whatever they raise, whoever reads them later would raise.
+        # Whoever reads such results later would raise the same.
         except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
             why = one_line(error).removeprefix(f"{folder}: ")
             say(f"relpos: damaged results {folder}: delete it to measure anew ({why})")

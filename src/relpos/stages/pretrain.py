@@ -114,7 +114,7 @@ class PretrainStage(TrainingStage):
         return cls.of(name, meaning, meaning | machine_part(config), inputs)
 
     def parts(self) -> Parts:
-        # These load Lightning, which takes seconds; a plan does without.
+        # These modules load Lightning, which takes seconds; a plan does without.
         from relpos.runs.training import Parts, microbatch_of, recorder_of
         from relpos.train.pretrain import Pretraining, PretrainingData
 
@@ -199,9 +199,9 @@ class PretrainStage(TrainingStage):
         """The masked language model before its first step: weights from `seed`, attention by
         `speed.kernel`.
 
-        One that goes on with another network begins with that. A head that predicts words is
-        trained further; where there is none, or a classifier's, which is dropped, the head is drawn
-        from `seed`.
+        A training that goes on with another network begins with that. A head that predicts words
+        is trained further; where there is none, or a classifier's, which is dropped, the head is
+        drawn from `seed`.
 
         Args:
             vocabulary: of the store; None: that of the tokenizer, or what is asked for while that
@@ -231,5 +231,5 @@ class PretrainStage(TrainingStage):
         if recipe.schedule == "linear" or 0 < recipe.warmup < 1:
             return None
         if config.first.share or "start" in self.inputs or config.trained_for.changes:
-            return None  # of a run's start the record does not say what it was
+            return None  # the record does not say what a run's start was
         return recipe.decay_start(config.steps)

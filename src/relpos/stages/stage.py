@@ -58,7 +58,7 @@ class Stage(Run):
             self.source().characters()
 
     def architecture(self) -> Architecture:
-        """That of the network that is trained, or that the user named, without its head."""
+        """The architecture of the network, trained or named by the user, without its head."""
         raise NotImplementedError
 
     def model(self) -> MaskedLM | Classifier:
@@ -73,14 +73,14 @@ class TrainingStage(Stage):
 
     @property
     def start(self) -> Stage:
-        """The run that it starts from."""
+        """The run that the training starts from."""
         start = self.inputs["start"]
         assert isinstance(start, Stage)
         return start
 
     def changed_start(self) -> Any:
-        """The network that it starts from, in float32, and with other positions where `change` has
-        them; torch's seed is that of the run."""
+        """The network that the run starts from, in float32, and with other positions where `change`
+        has them; torch's seed is that of the run."""
         config, start = self.config, self.start
         network: Any
         if start.state == "finished":

@@ -43,8 +43,8 @@ class StoreStage(Stage):
         name = type(source).__name__.lower()
         tokenizer = tokenizer or TokenizerStage.of_text(config, corpus)
         meaning: Plain = {"heldout": source.heldout}
-        # The run's name says so, too: two stores of one text would differ by their hash alone.
-        # the tokenizer's text stays as it stands, so that the pieces are the same
+        # The run's name has the shuffle, too: two stores of one text would differ by their hash
+        # alone. The tokenizer's text is not shuffled, so that the pieces are the same.
         if source.shuffle:
             name, meaning["shuffle"] = f"{name}-shuffled{source.shuffle}", source.shuffle
         inputs = corpus.inputs | {"tokenizer": tokenizer}

@@ -42,15 +42,17 @@ class TokenizerStage(Stage):
         own = content["tokenizer"]
         if own.get("file"):
             return cls._own(expanded(own["file"]).resolve(), content["vocabulary"])
-        # Left out where they are ours.
-        other = {key: value for key, value in own.items() if value != getattr(Pieces, key)}
+        # Default settings are left out.
+        settings = {key: value for key, value in own.items() if value != getattr(Pieces, key)}
         trained = {
             "vocabulary": content["vocabulary"],
             "sample": corpus.source.sample,
             "threads": TOKENIZER_THREADS,
-            **other,
+            **settings,
         }
-        words = [str(other[key]) if key == "kind" else key for key in other]
+        words = []
+        for key, value in settings.items():
+            words.append(value if key == "kind" else key)
         name = "-".join([type(corpus.source).__name__.lower(), str(content["vocabulary"]), *words])
         meaning = corpus.meaning | trained
         return cls.of(name, meaning, trained | {"data": content["data"]}, corpus.inputs)

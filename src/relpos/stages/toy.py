@@ -1,5 +1,5 @@
 """The toy language: `corpus/` and `glue/`, written from a seed. And the text of a configuration,
-which may be that."""
+which may be the toy language."""
 
 from __future__ import annotations
 
