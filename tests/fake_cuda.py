@@ -27,6 +27,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from itertools import compress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -50,7 +51,7 @@ from relpos.train.recorded import RecordedSteps, Recorder
 
 CUDA = torch.device("cuda")
 MODE = FakeTensorMode(allow_non_fake_inputs=True)
-"""One for all: tensors of two modes do not go together, and functions of ours keep some."""
+"""One mode for all: tensors of two modes do not go together, and functions of ours keep tensors."""
 ATTENTION = {"relpos.model.kernels.triton_programs", "relpos.model.kernels.triton_terms"}
 """The modules of the programs whose bytes are not counted."""
 
@@ -68,9 +69,9 @@ WAITING = {
 # nothing is launched, though they are no views
 FREE = {"_unsafe_view", "lift_fresh", "set_", "resize_"}
 UNREAD = {"new_zeros", "zeros_like", "ones_like", "full_like", "zero_", "fill_"}
-"""What takes no more of its arguments than their shape."""
+"""Operations that read no more of their arguments than the shape."""
 TOLERANT = {"copy_", "_to_copy", "_foreach_copy_", "cat", "where", "_fused_adamw_"}
-"""Beside the pointwise operations: those whose arguments may differ in number format."""
+"""Operations, besides the pointwise ones, whose arguments may differ in number format."""
 STATISTICS = {"native_layer_norm_backward": (3, 4)}
 """Arguments that are in float32 whatever the others are."""
 
@@ -123,12 +124,12 @@ class Ledger(TorchDispatchMode):
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         name = function._schema.name.partition("::")[2]
-        given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
-        if name in WAITING and any(x.device.type == "cuda" for x in given):
+        inputs = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        if name in WAITING and any(x.device.type == "cuda" for x in inputs):
             self.fault(f"{name} waits for the device")
         result = function(*args, **(kwargs or {}))
-        made = [x for x in tree_leaves(result) if isinstance(x, Tensor)]
-        devices = {x.device.type for x in (*given, *made)}
+        outputs = [x for x in tree_leaves(result) if isinstance(x, Tensor)]
+        devices = {x.device.type for x in (*inputs, *outputs)}
         if (
             "cuda" not in devices
             or function.namespace == "prim"
@@ -136,7 +137,7 @@ class Ledger(TorchDispatchMode):
         ):
             return result
         by_value = _is_pointwise(function) and all(
-            x.dim() == 0 for x in given if x.device.type == "cpu"
+            x.dim() == 0 for x in inputs if x.device.type == "cpu"
         )
         if "cpu" in devices and not by_value:
             self.fault(f"{name} copies from or to the host")
@@ -149,8 +150,8 @@ class Ledger(TorchDispatchMode):
         if len(formats) > 1 and name not in TOLERANT and not _is_pointwise(function):
             self.fault(f"{name} gets {', '.join(sorted(str(x)[6:] for x in formats))}")
         if not function.is_view and name not in FREE:
-            written = [given[0]] if function._schema.is_mutable else made
-            read = [] if name in UNREAD else {id(x): x for x in given}.values()
+            written = [inputs[0]] if function._schema.is_mutable else outputs
+            read = [] if name in UNREAD else {id(x): x for x in inputs}.values()
             self.launch(name, sum(map(_size, read)) + sum(map(_size, written)))
         return result
 
@@ -159,13 +160,13 @@ class Ledger(TorchDispatchMode):
         self.launches[self.phase, name] += 1
         self.bytes[self.phase, name] += moved
 
-    def fault(self, said: str) -> None:
+    def fault(self, message: str) -> None:
         """Enters a fault of the line of ours that is being executed."""
         ours = [frame for frame in traceback.extract_stack() if "/relpos/" in frame.filename]
         self.faults[
-            f"{said} ({'/'.join(ours[-1].filename.split('/')[-2:])}:{ours[-1].lineno})"
+            f"{message} ({'/'.join(ours[-1].filename.split('/')[-2:])}:{ours[-1].lineno})"
             if ours
-            else said
+            else message
         ] += 1
 
 
@@ -177,7 +178,7 @@ def _is_pointwise(function: Any) -> bool:
     overloads = [getattr(packet, name) for name in packet.overloads()] if packet is not None else []
     # In place some have no tag, and `fill_` has none at all.
     return function._schema.name == "aten::fill_" or any(
-        torch.Tag.pointwise in one.tags for one in (function, *overloads)
+        torch.Tag.pointwise in overload.tags for overload in (function, *overloads)
     )
 
 
@@ -261,8 +262,10 @@ class FakeCuda:
         self, loss: Tensor, inputs: Iterable[Tensor], *_: Any, **__: Any
     ) -> tuple[Tensor | None, ...]:
         """`torch.autograd.grad` of one scalar by parameters."""
-        found = {id(p): grad for p, grad in self.gradients(loss)}
-        return tuple(found.get(id(p), None if self.walks else torch.zeros_like(p)) for p in inputs)
+        if not self.walks:
+            return tuple(map(torch.zeros_like, inputs))
+        grads = {id(p): grad for p, grad in self.gradients(loss)}
+        return tuple(grads.get(id(p)) for p in inputs)
 
     @torch.no_grad()
     def gradients(self, loss: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -282,15 +285,15 @@ class FakeCuda:
             if hasattr(node, "variable"):
                 yield node.variable, grads[0]
                 continue
-            made = _of_node(node, [grads.get(at) for at in range(len(node._input_metadata))])
-            for (follower, at), grad in zip(node.next_functions, made, strict=True):
-                if follower is None or grad is None:
+            results = _of_node(node, [grads.get(at) for at in range(len(node._input_metadata))])
+            for (follower, at), grad in zip(_followers(node), results, strict=True):
+                if grad is None:
                     continue
-                known = follower._input_metadata[at]
-                if grad.shape != torch.Size(known.shape):
-                    grad = grad.sum_to_size(tuple(known.shape))
-                if grad.dtype != known.dtype:
-                    grad = grad.to(known.dtype)
+                metadata = follower._input_metadata[at]
+                if grad.shape != torch.Size(metadata.shape):
+                    grad = grad.sum_to_size(tuple(metadata.shape))
+                if grad.dtype != metadata.dtype:
+                    grad = grad.to(metadata.dtype)
                 arrived[follower][at] = (
                     grad if at not in arrived[follower] else arrived[follower][at] + grad
                 )
@@ -330,10 +333,13 @@ def _downwards(root: Any) -> list[Any]:
         elif node not in seen:
             seen.add(node)
             stack.append((node, True))
-            stack += [
-                (follower, False) for follower, _ in node.next_functions if follower is not None
-            ]
+            stack += [(follower, False) for follower, _ in _followers(node)]
     return finished[::-1]
+
+
+def _followers(node: Any) -> list[tuple[Any, int]]:
+    """The nodes to which a node hands gradients, and the place of the output there."""
+    return [edge for edge in node.next_functions if edge[0] is not None]
 
 
 def _materialize(ctx: Any, value: bool) -> None:
@@ -343,24 +349,16 @@ def _materialize(ctx: Any, value: bool) -> None:
 
 def _of_node(node: Any, grads: list[Tensor | None]) -> list[Tensor | None]:
     """What a node makes of the gradients of its outputs: one for each of its followers."""
-    if not isinstance(node, torch.autograd.function.BackwardCFunction):
-        made = node(*grads)
-        return list(made) if isinstance(made, tuple) else [made]
-    fills = getattr(node, "fills", True)
-    filled = [
-        torch.zeros(tuple(known.shape), dtype=known.dtype, device=CUDA)
-        if grad is None and fills
-        else grad
-        for grad, known in zip(grads, node._input_metadata, strict=True)
-    ]
-    returned = node.apply(*filled)
-    returned = returned if isinstance(returned, tuple) else (returned,)
-    # It returns a gradient for every argument; followers are there for the tensors among them, and
-    # None for one that needs none.
-    needed = iter(
-        [grad for grad, is_needed in zip(returned, node.needs_input_grad, strict=True) if is_needed]
-    )
-    return [None if follower is None else next(needed) for follower, _ in node.next_functions]
+    is_ours = isinstance(node, torch.autograd.function.BackwardCFunction)
+    if is_ours and getattr(node, "fills", True):
+        for at, metadata in enumerate(node._input_metadata):
+            if grads[at] is None:
+                grads[at] = torch.zeros(tuple(metadata.shape), dtype=metadata.dtype, device=CUDA)
+    results = (node.apply if is_ours else node)(*grads)
+    results = results if isinstance(results, tuple) else (results,)
+    # A node of ours returns a gradient for every argument, needed or not.
+    needed = node.needs_input_grad if is_ours else [edge[0] for edge in node.next_functions]
+    return list(compress(results, needed))
 
 
 def recorded(
@@ -372,8 +370,8 @@ def recorded(
     weighted: bool = False,
 ) -> Ledger:
     """A recorded pass of a pre-training, or of a classifier's fine-tuning, of rows of n tokens,
-    after one that has made what only a first one makes. So many of the tokens are computed, None:
-    all, and a sixth of these predicted, by weights of the rows where it is weighted."""
+    after a pass that has made what only a first pass makes. `held` of the tokens are computed, None:
+    all, and a sixth of these predicted, by weights of the rows where the pass is weighted."""
     with FakeCuda() as gpu:
         gpu.move(model).train()
         ids, keys = (
@@ -404,16 +402,16 @@ def recorded(
         function = step.passes.function
         # in step 0 FLOATER solves its equation, for which it needs values
         model.encoder.position.begin_step(1)
-        found: list[Ledger] = []
+        ledgers: list[Ledger] = []
 
         def counted(inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
             with gpu.ledger() as ledger:
-                found.append(ledger)
+                ledgers.append(ledger)
                 return function(inputs)
 
         for step.passes, gpu.walks in ((function, False), (counted, True)):
             step.sums(1, [inputs])
-    return found[-1]
+    return ledgers[-1]
 
 
 def plain(model: nn.Module, rows: int = 4, n: int = 16) -> Ledger:

@@ -50,7 +50,7 @@ def test_params_prints_json_and_the_exact_total(relpos):
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("command", "message"),
     [
         ("pretran", "relpos: unknown command 'pretran'. Did you mean 'pretrain'?"),
         ("params --multirn k=2,3", "relpos: unknown flag '--multirn'. Did you mean '--multirun'?"),
@@ -110,8 +110,8 @@ def test_params_prints_json_and_the_exact_total(relpos):
         ("pretrain logger={{_target_:x,key:SECRET}}", "logger=…: the name of an option is"),
     ],
 )
-def test_a_mistake_is_one_line_and_status_one(relpos, typed, said, tmp_path):
-    arguments = typed.split() if isinstance(typed, str) else typed
+def test_a_mistake_is_one_line_and_status_one(relpos, command, message, tmp_path):
+    arguments = command.split() if isinstance(command, str) else command
     (tmp_path / "memory.txt").symlink_to("/proc/self/mem")
     (tmp_path / "deep.yaml").write_text("[" * 50_000 + "]" * 50_000)
     (tmp_path / "mood").mkdir()
@@ -121,30 +121,30 @@ def test_a_mistake_is_one_line_and_status_one(relpos, typed, said, tmp_path):
     )
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
-    assert said.format(folder=tmp_path) in done.stderr
+    assert message.format(folder=tmp_path) in done.stderr
     assert done.stdout == ""
     assert not list(tmp_path.glob("runs/*/*"))  # nothing half-written
 
 
-def test_what_is_wrong_in_all_runs_of_a_sweep_is_said_once(relpos, tmp_path):
-    said = relpos("pretrain", "-m", "seed=1,2", "metric=nonsense", cwd=tmp_path).stderr.splitlines()
-    assert [line.partition(". Known")[0] for line in said] == [
+def test_an_error_of_all_runs_of_a_sweep_is_one_line(relpos, tmp_path):
+    stderr = relpos("pretrain", "-m", "seed=1,2", "metric=nonsense", cwd=tmp_path).stderr
+    assert [line.partition(". Known")[0] for line in stderr.splitlines()] == [
         "relpos: metric=nonsense: the run has no figure 'nonsense'"
     ]
 
 
 def test_help_shows_the_groups_and_what_each_dial_does(relpos):
-    said = relpos("pretrain", "size=small", "--help").stdout
-    assert re.search(r"position=absolute +absolute, ", said)
-    assert re.search(r"steps: \$\{recipe.steps\} +# updates", said)
+    text = relpos("pretrain", "size=small", "--help").stdout
+    assert re.search(r"position=absolute +absolute, ", text)
+    assert re.search(r"steps: \$\{recipe.steps\} +# updates", text)
     # the phrase stands in size/tiny.yaml
-    assert re.search(r"hidden: 256 +# width of the residual stream", said)
+    assert re.search(r"hidden: 256 +# width of the residual stream", text)
 
 
 @pytest.mark.parametrize("command", commands())
 def test_help_explains_every_dial_of_the_command_itself(relpos, command):
-    said = relpos(command, "--help").stdout
-    dials = said.partition("Dials and their values:\n\n")[2].split("\n\n")[0].splitlines()
+    text = relpos(command, "--help").stdout
+    dials = text.partition("Dials and their values:\n\n")[2].split("\n\n")[0].splitlines()
     groups = "position objective conv data task logger size recipe speed engine trainer pretrain pairs kind"
     scores = "cola mnli_m mnli_mm mrpc qnli qqp rte sst2 stsb wnli ax"
     explained = {*groups.split(), *scores.split()}
@@ -159,12 +159,12 @@ def test_help_explains_every_dial_of_the_command_itself(relpos, command):
 def test_equal_runs_of_a_sweep_are_done_once_and_the_folder_is_the_last_line(
     relpos, toy_runs, tmp_path
 ):
-    typed = "pretrain -m position=none kernels=1,3 steps=2 batch=4 evaluations=1"
-    done = relpos(*typed.split(), cwd=tmp_path)
+    command = "pretrain -m position=none kernels=1,3 steps=2 batch=4 evaluations=1"
+    done = relpos(*command.split(), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     [folder] = (toy_runs / "pretrain").iterdir()
     assert done.stdout.splitlines()[-1] == str(folder)
-    # nothing is left in the folder where it was typed
+    # the command leaves nothing in the working directory
     assert list(tmp_path.iterdir()) == [toy_runs]
 
 
@@ -186,26 +186,26 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(arguments, python):
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("command", "stderr"),
     [
         *(
-            (f"{typed} >/dev/full", f"{FULL_DISK}: No space left on device\n")
-            for typed in ("params size=tiny", "--help")
+            (f"{command} >/dev/full", f"{FULL_DISK}: No space left on device\n")
+            for command in ("params size=tiny", "--help")
         ),
         ("params size=tiny 2>&-", ""),
     ],
 )
-def test_output_that_goes_nowhere_is_one_line_and_stderr_may_be_closed(typed, said, python):
-    shell = ["sh", "-c", f"exec {python} -m relpos.cli {typed}"]
+def test_a_full_device_at_stdout_is_one_line_and_stderr_may_be_closed(command, stderr, python):
+    shell = ["sh", "-c", f"exec {python} -m relpos.cli {command}"]
     done = subprocess.run(shell, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (bool(said), said)
+    assert (done.returncode, done.stderr) == (bool(stderr), stderr)
 
 
 def test_closed_output_is_refused_before_any_work(relpos, monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     done = relpos("params", "size=tiny")
-    said = "relpos: standard output is closed; >/dev/null drops what is printed\n"
-    assert (done.returncode, done.stderr) == (1, said)
+    message = "relpos: standard output is closed; >/dev/null drops what is printed\n"
+    assert (done.returncode, done.stderr) == (1, message)
 
 
 def raising(error: Exception) -> Callable[..., str]:
@@ -221,7 +221,7 @@ NO_MEMORY = "relpos: there is not enough memory"
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (MemoryError(), NO_MEMORY),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), NO_MEMORY),
@@ -231,12 +231,10 @@ NO_MEMORY = "relpos: there is not enough memory"
         (OSError(errno.EFBIG, "too large"), f"{FULL_DISK}: too large"),
     ],
 )
-def test_too_little_memory_and_a_stream_that_takes_no_more_are_one_line(
-    relpos, monkeypatch, error, said
-):
+def test_too_little_memory_and_a_full_stream_are_one_line(relpos, monkeypatch, error, message):
     monkeypatch.setattr("relpos.commands.params.params", raising(error))
     done = relpos("params", "size=tiny")
-    assert (done.returncode, done.stderr) == (1, f"{said}\n")
+    assert (done.returncode, done.stderr) == (1, f"{message}\n")
 
 
 def test_a_working_directory_that_is_gone_is_one_line(relpos, tmp_path):
@@ -268,7 +266,7 @@ def option_file(folder: Path, target: str) -> None:
     (folder / "position" / "mine.yaml").write_text(content)
 
 
-def test_an_option_file_of_ones_own(relpos, tmp_path):
+def test_a_command_takes_an_option_file_of_the_users_own(relpos, tmp_path):
     option_file(tmp_path, "relpos.model.position.Composite\nk: 3")
     done = relpos(
         "params", "position=mine", "--config-dir", str(tmp_path), "+position.scaled=false"
@@ -276,7 +274,7 @@ def test_an_option_file_of_ones_own(relpos, tmp_path):
     assert json.loads(done.stdout)["position"] == 12 * (4 + 64) * 7
 
 
-def test_rows_of_a_table_may_have_options_of_ones_own(relpos, tmp_path):
+def test_rows_of_a_table_may_have_options_of_the_users_own(relpos, tmp_path):
     option_file(tmp_path, "own_module.Mine")
     (tmp_path / "own_module.py").write_text(
         "from relpos.model.position import Composite as Base\n\n\nclass Mine(Base): ...\n"
@@ -289,10 +287,10 @@ def test_rows_of_a_table_may_have_options_of_ones_own(relpos, tmp_path):
         tasks=[],
         seeds=[0],
     )
-    typed = ["reproduce", f"table={table}", "dry_run=true"]
-    done = relpos(*typed, "--config-dir", str(tmp_path), cwd=tmp_path)
+    command = ["reproduce", f"table={table}", "dry_run=true"]
+    done = relpos(*command, "--config-dir", str(tmp_path), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "unknown position 'mine'" in relpos(*typed, cwd=tmp_path).stderr
+    assert "unknown position 'mine'" in relpos(*command, cwd=tmp_path).stderr
 
 
 @pytest.mark.full  # torch is imported in every process

@@ -14,12 +14,12 @@ def no_room(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_json_comes_back(tmp_path):
+def test_json_is_indented_and_makes_its_folder(tmp_path):
     files.write_json(tmp_path / "a" / "b.json", {"ä": 1})
     assert (tmp_path / "a" / "b.json").read_text(encoding="utf-8") == '{\n "ä": 1\n}\n'
 
 
-def test_what_stood_there_survives_a_full_disk(tmp_path, monkeypatch):
+def test_the_old_file_survives_a_full_disk(tmp_path, monkeypatch):
     files.write_text(tmp_path / "a.txt", "old")
     monkeypatch.setattr(os, "fsync", no_room)
     with pytest.raises(
@@ -37,7 +37,7 @@ def test_a_folder_takes_its_place_at_the_end(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["place", "new"]
 
 
-def test_of_two_that_write_one_folder_the_later_is_refused_and_leaves_nothing(tmp_path):
+def test_of_two_writers_of_one_folder_the_later_is_refused_and_leaves_nothing(tmp_path):
     later = files.replacing_folder(tmp_path / "place")
     (later.__enter__() / "b").write_text("of the later")
     with files.replacing_folder(tmp_path / "place") as earlier:
@@ -56,7 +56,7 @@ def write_half(place: Path) -> None:
         no_room()
 
 
-def test_of_a_folder_that_failed_nothing_is_left(tmp_path):
+def test_a_folder_whose_writer_fails_leaves_nothing(tmp_path):
     with pytest.raises(
         RelposError, match=r"cannot write .*place \([\d,]+ MB free\): No space left"
     ):
@@ -64,7 +64,7 @@ def test_of_a_folder_that_failed_nothing_is_left(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_was_killed_is_cleared_by_the_next_an_hour_later(tmp_path):
+def test_the_folder_of_a_killed_writer_is_removed_an_hour_later(tmp_path):
     old, new, other = (
         tmp_path / name for name in (".place.1.0123abcd", ".place.2.0123abcd", ".places.1.0123abcd")
     )
@@ -78,7 +78,7 @@ def test_a_folder_that_was_killed_is_cleared_by_the_next_an_hour_later(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("a: [1\nb: 2\n", ":2: not YAML: did not find expected ',' or ']'"),
         ("a: 1\nb: 2\na: 3\n", ":3: not YAML: 'a' is given twice"),
@@ -100,17 +100,17 @@ def test_a_folder_that_was_killed_is_cleared_by_the_next_an_hour_later(tmp_path)
         ("[a]: 1\n", ":1: not YAML: found unhashable key"),
     ],
 )  # fmt: skip
-def test_yaml_of_a_stranger_is_one_line(tmp_path, content, said):
+def test_wrong_yaml_of_a_stranger_is_one_line(tmp_path, content, message):
     path = tmp_path / "a.yaml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(RelposError) as caught:
         readers.read_yaml(path)
-    assert str(caught.value).startswith(f"{path}{said}")
+    assert str(caught.value).startswith(f"{path}{message}")
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("nowhere", "No such file or directory"),
         (".", "a folder, where a file is expected"),
@@ -121,9 +121,9 @@ def test_yaml_of_a_stranger_is_one_line(tmp_path, content, said):
         ("a" * 300, "File name too long"),
     ],
 )
-def test_what_is_no_file_is_not_read(tmp_path, path, said):
+def test_only_a_regular_file_is_read(tmp_path, path, message):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(RelposError, match=f": {said}$"):
+    with pytest.raises(RelposError, match=f": {message}$"):
         readers.read_yaml(tmp_path / path)
 
 

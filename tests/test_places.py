@@ -48,18 +48,18 @@ def test_a_sweep_lies_in_the_home(home, monkeypatch):
     ["compare", "{}", "{}"],
 ])  # fmt: skip
 def test_a_home_that_nobody_has_is_one_line(command, refused):
-    said = refused(*(word.format("~nobody-of-this-name/x") for word in command))
-    assert "there is no such file or folder, nor a home ~nobody-of-this-name" in said
+    line = refused(*(word.format("~nobody-of-this-name/x") for word in command))
+    assert "there is no such file or folder, nor a home ~nobody-of-this-name" in line
 
 
-def test_without_a_home_too(monkeypatch):
+def test_a_tilde_without_a_home_is_one_line(monkeypatch):
     monkeypatch.delenv("HOME")
     monkeypatch.setattr("pwd.getpwuid", lambda _: {}["nobody"])  # a user of a container's
-    said = "~/x: there is no such file or folder, nor a home ~; HOME is not set"
-    with pytest.raises(RelposError, match=f"^{said}$"):
+    message = "~/x: there is no such file or folder, nor a home ~; HOME is not set"
+    with pytest.raises(RelposError, match=f"^{message}$"):
         expanded("~/x")
     monkeypatch.setenv("RELPOS_RUNS", "~/x")
-    with pytest.raises(RelposError, match=f"^RELPOS_RUNS={said}$"):
+    with pytest.raises(RelposError, match=f"^RELPOS_RUNS={message}$"):
         runs_root()
     monkeypatch.setenv("RELPOS_RUNS", "x")
     assert runs_root() == Path.cwd() / "x"
@@ -71,15 +71,15 @@ def test_a_file_may_begin_with_a_tilde():
     assert expanded("./~other") == Path("~other")
 
 
-def test_nobody_reads_a_home_in_another_way():
+def test_homes_are_read_by_places_alone():
     by_itself = r"\.expanduser\(\)|import expanduser|Path\.home\(\)|environ.*RELPOS_RUNS"
-    found = {
+    names = {
         str(path.relative_to(SOURCE))
         for path in SOURCE.rglob("*.py")
         if re.search(by_itself, path.read_text(encoding="utf-8"))
     }
-    # that of compiled kernels does without a home
-    assert found == {"model/kernels/kept.py", "places.py"}
+    # the folder of compiled kernels does without a home
+    assert names == {"model/kernels/kept.py", "places.py"}
 
 
 def test_a_runs_folder_that_is_a_link_to_itself_is_refused(tmp_path, monkeypatch):

@@ -58,13 +58,13 @@ def refusing(number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "said", "printed"),
+    ("number", "message", "printed"),
     [(7, "a wrong word", []), (0, "KeyError: 'a bug'", ["Traceback"])],
 )
 def test_a_function_that_fails_is_one_line_after_what_it_printed(
-    python, capsys, number, said, printed
+    python, capsys, number, message, printed
 ):
-    with pytest.raises(RelposError, match=f"^{said}$"):
+    with pytest.raises(RelposError, match=f"^{message}$"):
         applied(refusing, [number], 1)
     words = [
         line.split()[0] for line in capsys.readouterr().err.splitlines() if not line.startswith(" ")

@@ -25,8 +25,8 @@ owner, attribute = eval(sys.argv[1])
 before = getattr(owner, attribute)
 
 
-def halting(*given, **named):
-    before(*given, **named)
+def halting(*arguments, **options):
+    before(*arguments, **options)
     print("there", flush=True)
     while True:  # in short sleeps: a signal that comes just before one is heard after it
         time.sleep(0.05)
@@ -71,12 +71,12 @@ def test_a_signal_is_one_line_and_128_with_its_number_however_often_it_comes(
         for _ in range(times):  # nothing where the process has ended
             process.send_signal(number)
             time.sleep(0.01)
-        said = process.communicate()[1]
+        stderr = process.communicate()[1]
     finally:
         process.kill()
     assert process.returncode == 128 + number
-    assert said.splitlines()[-1] == "relpos: interrupted; the same command goes on from here"
-    assert "Traceback" not in said
+    assert stderr.splitlines()[-1] == "relpos: interrupted; the same command goes on from here"
+    assert "Traceback" not in stderr
     assert execute(plan(compose("pretrain", PRETRAIN[1:])).inputs[stage]).state == "finished"
 
 
@@ -87,16 +87,16 @@ def test_under_nohup_a_closed_terminal_is_no_reason_to_stop():
 
 
 @pytest.mark.parametrize(
-    ("said", "threads"), [("4,2", 4), ("4", 4), ("", None), (" 3 , 1", 3), ("0", None)]
+    ("value", "threads"), [("4,2", 4), ("4", 4), ("", None), (" 3 , 1", 3), ("0", None)]
 )
-def test_of_a_list_of_threads_the_outermost_level_counts(said, threads, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", said)
+def test_of_a_list_of_threads_the_outermost_level_counts(value, threads, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", value)
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
     assert omp_threads() == threads
     assert thread_variables(7, asked=False)["MKL_NUM_THREADS"] == str(threads or 7)
 
 
-def test_another_number_of_threads_is_one_line(monkeypatch):
+def test_a_wrong_number_of_threads_is_one_line(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "many")
     with pytest.raises(RelposError, match="OMP_NUM_THREADS=many: a whole number is expected"):
         omp_threads()
@@ -112,8 +112,8 @@ def test_a_process_that_hangs_is_killed_after_a_stated_time(capfd):
     assert "has not ended 0 seconds after it was asked to: killed" in capfd.readouterr().err
 
 
-def test_a_signal_in_an_import_is_heard_behind_it(tmp_path, monkeypatch):
-    """Libraries swallow it there, and go on with half a module."""
+def test_a_signal_in_an_import_interrupts_after_the_import(tmp_path, monkeypatch):
+    """Libraries swallow KeyboardInterrupt there, and go on with half a module."""
     text = "import signal\ntry:\n    signal.raise_signal(signal.SIGINT)\nexcept BaseException:\n    pass\nelse:\n    whole = True\n"
     (tmp_path / "swallowing.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -39,7 +39,7 @@ from relpos.ranges import (
         (Any, [None, object()], []),
     ],
 )
-def test_kind_and_range_decide(annotation, right, wrong):
+def test_kind_and_range_decide_whether_a_value_fits(annotation, right, wrong):
     assert all(fits(value, annotation) for value in right)
     assert not any(fits(value, annotation) for value in wrong)
 

@@ -49,7 +49,7 @@ ELSEWHERE = {
 
 def reads(tree: ast.AST) -> set[str]:
     """The calls that read a file by other means than the readers."""
-    found = set()
+    calls = set()
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
@@ -72,11 +72,11 @@ def reads(tree: ast.AST) -> set[str]:
             "joinpath(" in name or first.startswith("read_text(") or name.endswith("standing.open")
         )
         if (reader or name in LOADERS) and not writes and not harmless:
-            found.add(ast.unparse(node))
-    return found
+            calls.add(ast.unparse(node))
+    return calls
 
 
-def test_no_reader_of_a_file_goes_around_the_readers():
+def test_all_files_are_read_by_the_readers():
     for path in SOURCES.rglob("*.py"):
         name = path.relative_to(SOURCES).as_posix()
         if name not in ELSEWHERE and not name.startswith("model/kernels/"):
@@ -86,17 +86,17 @@ def test_no_reader_of_a_file_goes_around_the_readers():
 @pytest.mark.parametrize("read", [read_bytes, read_text, read_yaml, json_lines])
 def test_a_pipe_a_device_and_a_folder_are_refused(read, tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    for path, said in (
+    for path, kind in (
         (tmp_path / "pipe", "a pipe or a device"),
         (Path("/dev/zero"), "a pipe or a device"),
         (tmp_path, "a folder"),
     ):
-        with pytest.raises(RelposError, match=f"{path}: {said}, where a file is expected"):
+        with pytest.raises(RelposError, match=f"{path}: {kind}, where a file is expected"):
             read(path)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "damaged"),
         (b"[" * 200_000, "damaged: nested too deep"),
@@ -107,17 +107,17 @@ def test_a_pipe_a_device_and_a_folder_are_refused(read, tmp_path):
         (b'{"a": {}}', "damaged: a: Input should be a valid integer"),
     ],
 )
-def test_what_is_damaged_is_named_with_its_line(content, said, tmp_path):
+def test_damaged_json_is_named_with_its_line(content, message, tmp_path):
     path = tmp_path / "small.json"
     path.write_bytes(content)
     with pytest.raises(RelposError) as caught:
         read_json(path, dict[str, int])
     assert str(caught.value).startswith(str(path))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_too_large_is_refused_before_it_is_read(tmp_path):
+def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path):
     with (tmp_path / "large").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(
@@ -139,7 +139,7 @@ def test_a_damaged_line_is_named(tmp_path):
     assert json_lines(tmp_path / "missing") == []
 
 
-def test_a_missing_file_has_the_value_that_is_asked_for(tmp_path):
+def test_a_missing_file_has_the_default_value(tmp_path):
     assert read_json(tmp_path / "missing.json", dict, {}) == {}
     with pytest.raises(RelposError, match=r"missing\.json: No such file"):
         read_json(tmp_path / "missing.json", dict)
@@ -168,6 +168,6 @@ def test_two_keys_that_would_become_one_are_refused_by_both_names(keys, tmp_path
     (tmp_path / "t.yaml").write_text(f"rows:\n  {first}: x\n  {second}: y\n")
     with pytest.raises(RelposError) as caught:
         read_yaml(tmp_path / "t.yaml")
-    both = "" if first == second else f", as {first} and as {second}"
-    assert str(caught.value).endswith(f" is given twice{both}")
+    spellings = "" if first == second else f", as {first} and as {second}"
+    assert str(caught.value).endswith(f" is given twice{spellings}")
     assert "t.yaml:3: not YAML: " in str(caught.value)

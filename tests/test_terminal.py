@@ -54,17 +54,17 @@ def test_control_characters_are_spelled_out():
 
 def test_a_question_with_control_characters_is_refused_with_its_line(tmp_path, refused):
     path = write_experiment(tmp_path, question=CLEAR)
-    said = refused("reproduce", f"table={path}", "dry_run=true")
-    assert f"{path}:1: not YAML: a control character" in said
+    line = refused("reproduce", f"table={path}", "dry_run=true")
+    assert f"{path}:1: not YAML: a control character" in line
 
 
 def test_an_error_line_with_a_strangers_text_is_plain(tmp_path, refused):
     folder = tmp_path / f"model{CLEAR}"
     folder.mkdir()
     for network in (folder, tmp_path / f"none{CLEAR}"):
-        said = refused("order", f"network='{network}'")
-        assert "\x1b" not in said
-        assert "\\x1b[2J" in said
+        line = refused("order", f"network='{network}'")
+        assert "\x1b" not in line
+        assert "\\x1b[2J" in line
 
 
 def test_a_record_is_shown_plainly(tmp_path, monkeypatch, capsys):
@@ -91,9 +91,9 @@ def test_work_without_a_terminal_is_not_silent(monkeypatch, capfd):
         advance(2_000)
         while "relpos: reading text: 2,000 of 3,000 after " not in capfd.readouterr().err:
             time.sleep(0.01)
-    with redirect_stderr(io.StringIO()) as kept, bar("in a pool", 1):
+    with redirect_stderr(io.StringIO()) as stderr, bar("in a pool", 1):
         time.sleep(0.1)
-    assert kept.getvalue() == ""
+    assert stderr.getvalue() == ""
 
 
 def test_a_plan_that_was_edited_makes_no_files_elsewhere(tmp_path, monkeypatch):
@@ -111,13 +111,13 @@ def test_a_plan_that_was_edited_makes_no_files_elsewhere(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"])
 def test_no_cell_of_a_table_is_a_formula(name):
-    made = table()
-    made.rows[0].__dict__["name"] = name  # frozen
-    first = next(csv.DictReader(io.StringIO(text.comma_separated(view_of(made)))))
+    example = table()
+    example.rows[0].__dict__["name"] = name  # frozen
+    first = next(csv.DictReader(io.StringIO(text.comma_separated(view_of(example)))))
     assert first["row"] == f"'{name}"
 
 
-def test_all_text_goes_through_what_spells_control_characters_out():
+def test_all_text_is_printed_by_say_or_printable():
     """Through `say` on stderr, through `printable` on stdout; but for help, version, completion and
     answers of trials on a GPU."""
     for path in Path(relpos.__file__).parent.rglob("*.py"):
@@ -127,12 +127,12 @@ def test_all_text_goes_through_what_spells_control_characters_out():
                 "sys.stderr.write",
                 "sys.stdout.write",
             ):
-                said = ast.unparse(node)
+                call = ast.unparse(node)
                 own = path.name == "cli.py" and any(
-                    word in said for word in ("help_of", "HELP", "version(", "commands()")
+                    word in call for word in ("help_of", "HELP", "version(", "commands()")
                 )
                 assert (
-                    said.startswith("print(printable(")
+                    call.startswith("print(printable(")
                     or own
-                    or said == "print(json.dumps(trial(*arguments)))"
-                ), f"{path}: {said}"
+                    or call == "print(json.dumps(trial(*arguments)))"
+                ), f"{path}: {call}"

@@ -22,11 +22,11 @@ from relpos.stages.finetune import with_task
 from relpos.trust import mistakes
 
 NEEDED = {"reproduce": ["table=demo"]}
-"""Command → overrides without which it is none."""
+"""Command → the overrides that it needs."""
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("line", "message"),
     [
         ("pretrain position=compsite", "unknown position 'compsite'. Did you mean 'composite'"),
         ("pretrain position=none,absolute",
@@ -140,11 +140,11 @@ NEEDED = {"reproduce": ["table=demo"]}
         ("pretrain hydra.sweeper.params={seed:1}", "hydra.sweeper.params={seed:1}: 'None"),
     ],
 )  # fmt: skip
-def test_wrong_overrides(typed, said):
-    command, *overrides = typed.split() if isinstance(typed, str) else typed
+def test_wrong_overrides(line, message):
+    command, *overrides = line.split() if isinstance(line, str) else line
     with pytest.raises(RelposError) as caught:
         compose(command, [*NEEDED.get(command, ()), *overrides])
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -154,7 +154,7 @@ def composed(command: str) -> DictConfig:
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("line", "message"),
     [
         ("pretrain recipe.lr=nan", "recipe.lr=nan: a number of 0 or more is expected"),
         ("pretrain recipe.lr=-1", "recipe.lr=-1: a number of 0 or more is expected"),
@@ -196,8 +196,8 @@ def composed(command: str) -> DictConfig:
         ("status every=0", "every=0: a number above 0 is expected"),
     ],
 )  # fmt: skip
-def test_wrong_values(typed, said):
-    command, override = typed.split()
+def test_wrong_values(line, message):
+    command, override = line.split()
     cfg = composed(command).copy()
     key, _, value = override.partition("=")
     OmegaConf.update(
@@ -205,7 +205,7 @@ def test_wrong_values(typed, said):
     )
     with pytest.raises(RelposError) as caught:
         check(resolved(cfg), command, [override])
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
 
 
 def leaves(node: Any, path: str = "") -> Iterator[str]:
@@ -219,11 +219,7 @@ def leaves(node: Any, path: str = "") -> Iterator[str]:
 @pytest.mark.parametrize("command", commands())
 def test_every_dial_has_a_kind(command):
     content = OmegaConf.load(conf_dir() / f"{command}.yaml")
-    overrides = [
-        f"{key}={'demo' if key == 'table' else 'x'}"
-        for key in content
-        if OmegaConf.is_missing(content, key)
-    ]
+    overrides = [f"{key}=x" for key in content if OmegaConf.is_missing(content, key)]
     plain: Any = OmegaConf.to_container(compose(command, overrides), resolve=True)
     for path in leaves(plain):
         changed = copy.deepcopy(plain)
@@ -260,7 +256,7 @@ def test_an_option_file_that_is_no_yaml_is_named_with_its_line(tmp_path, refused
     )
 
 
-def test_what_is_typed_counts_before_a_task_file_too(tmp_path):
+def test_a_typed_value_wins_over_a_task_file(tmp_path):
     (tmp_path / "t.yaml").write_text("columns: [a]\nlabel: b\nepochs: 5\n", encoding="utf-8")
     assert compose("finetune", ["task.epochs=9", f"task={tmp_path / 't.yaml'}"]).task.epochs == 9
 
@@ -275,18 +271,18 @@ def test_a_file_of_pairs_may_stand_in_quotes():
     assert compose("order", ["network=x", "pairs='a dir/b c.txt'"]).pairs.path == "a dir/b c.txt"
 
 
-def test_a_home_that_nobody_has_is_a_plain_name():
+def test_a_network_in_an_unknown_home_gets_the_recipe_of_base():
     assert rewritten("finetune", ["network=~nobody-at-all/x"])[-1] == "recipe=finetune_base"
 
 
 @pytest.mark.parametrize("recipe", ["finetune_base", "finetune_mini"])
-def test_help_has_the_comments_of_the_option_that_the_chosen_one_begins_from(recipe):
+def test_help_has_the_comments_of_the_option_on_which_another_is_based(recipe):
     shown = help_of("finetune", [f"recipe={recipe}"])
     assert re.search(r"steps: null +# the task's own, scaled to the rows there are\n", shown)
     assert re.search(r"epochs: null +# instead of steps\n", shown)
 
 
-def test_help_explains_no_key_by_that_of_another_class():
+def test_help_takes_no_comment_from_an_option_of_another_class():
     assert "Local # " not in help_of("reproduce")  # the debug engine says so of itself
     # columns of a table, not those with the texts of one's own task
     assert "[premise, hypothesis]" not in help_of("finetune")

@@ -33,7 +33,7 @@ def test_an_override_about_the_network_beside_a_folder_is_refused_by_name(comman
     )
 
 
-def test_the_override_for_a_size_is_told_where_the_recipe_comes_from():
+def test_the_error_for_a_size_names_the_key_of_the_recipe():
     with pytest.raises(RelposError, match=r"changes nothing; recipe=… names the recipe by itself$"):
         compose("finetune", ["network=FOLDER", "size=small"])
 
@@ -52,7 +52,7 @@ def test_the_override_for_a_size_is_told_where_the_recipe_comes_from():
         ("finetune", "size=small position=fixed pretrain.steps=9"),
     ],
 )
-def test_other_overrides_are_taken(command, overrides):
+def test_overrides_with_an_effect_are_accepted(command, overrides):
     assert compose(command, overrides.split())
 
 
@@ -100,10 +100,10 @@ def test_rows_of_a_table_that_starts_from_a_network_may_not_name_another(tmp_pat
     file = tmp_path / "mine.yaml"
     text = f"question: '?'\nnetwork: {tmp_path / 'host'}\nrows: {{a: [], b: [position=fixed]}}\ntasks: [rte]\n"
     file.write_text(text, encoding="utf-8")
-    given = load(str(file))
+    table = load(str(file))
     with pytest.raises(
         RelposError, match="row 'b': position=fixed: the network comes from network=host"
     ):
-        plan_table(given)
-    (row,) = plan_table(given, ["a"])
+        plan_table(table)
+    (row,) = plan_table(table, ["a"])
     assert len(row.tunings) == 1

@@ -1,4 +1,4 @@
-"""What is composed quickly is what Hydra composes; what only Hydra can tell is left to it."""
+"""`quick` composes as Hydra does, and leaves to Hydra what only Hydra understands."""
 
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -71,11 +71,11 @@ VALUES = {
 
 def every_option(command: str) -> list[list[str]]:
     """Overrides that choose every option of every group of a command at least once."""
-    known = [
+    groups = [
         [f"{group}={option}" for option in options()[group.partition("@")[0]]]
         for group in defaults_of(command)
     ]
-    return [[override for override in chosen if override] for chosen in zip_longest(*known)] or [[]]
+    return [[override for override in row if override] for row in zip_longest(*groups)] or [[]]
 
 
 def cases() -> Iterator[tuple[str, list[str]]]:
@@ -94,13 +94,13 @@ def cases() -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize(("command", "overrides"), list(cases()))
-def test_it_is_what_hydra_composes(command, overrides):
+def test_quick_composes_as_hydra_does(command, overrides):
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         expected = hydra_compose(command, overrides=overrides)
-    found = quick.merged(command, overrides)
-    assert found == OmegaConf.to_container(expected, resolve=False)
+    content = quick.merged(command, overrides)
+    assert content == OmegaConf.to_container(expected, resolve=False)
     try:
-        values = quick.resolved(found)
+        values = quick.resolved(content)
     except quick.LeftToHydra:
         with pytest.raises(OmegaConfBaseException):
             OmegaConf.to_container(expected, resolve=True, throw_on_missing=True)
@@ -110,7 +110,7 @@ def test_it_is_what_hydra_composes(command, overrides):
         )
 
 
-def test_the_configuration_may_be_changed_but_has_no_other_keys():
+def test_a_configuration_may_be_changed_but_takes_no_new_keys():
     cfg = compose("pretrain", ["size=small"])
     cfg.steps = 7
     assert OmegaConf.is_struct(cfg)
@@ -137,7 +137,7 @@ def test_the_configuration_may_be_changed_but_has_no_other_keys():
         "position=custom position.k=3",
     ],
 )
-def test_what_only_hydra_can_tell_is_left_to_it(override):
+def test_an_override_that_only_hydra_understands_is_left_to_it(override):
     with pytest.raises(quick.LeftToHydra):
         quick.merged("pretrain", ["position=none", override])
 
