@@ -30,7 +30,7 @@ def planned(*overrides: str) -> PretrainStage:
     return run
 
 
-def test_the_default_is_no_part_of_an_identity():
+def test_bidirectional_attention_is_no_part_of_the_identity():
     plain, causal = planned(), planned("size.attention=causal")
     assert "attention" not in plain.meaning["size"]
     assert causal.meaning["size"] == plain.meaning["size"] | {"attention": "causal"}
@@ -55,7 +55,7 @@ def test_a_decoder_has_the_modern_recipe_by_one_word():
 
 
 @pytest.mark.parametrize(
-    ("chosen", "said"),
+    ("overrides", "synonym"),
     [
         (["objective=diffusion"], ["recipe.masking=diffusion"]),
         (
@@ -65,10 +65,10 @@ def test_a_decoder_has_the_modern_recipe_by_one_word():
         ([*CAUSAL, "objective=causal"], CAUSAL),
     ],
 )
-def test_an_objective_is_the_same_run_by_either_name(chosen, said):
-    one, other = planned(*chosen), planned(*said)
-    assert one.identity == other.identity
-    assert one.config.trained_for == other.config.trained_for
+def test_an_objective_is_the_same_run_by_either_name(overrides, synonym):
+    run, twin = planned(*overrides), planned(*synonym)
+    assert run.identity == twin.identity
+    assert run.config.trained_for == twin.config.trained_for
 
 
 def test_only_a_causal_network_predicts_the_next_token():
@@ -94,7 +94,7 @@ def test_a_masking_rate_is_a_share():
 
 
 @pytest.mark.parametrize("value", ["0", "1.5", "[0.3]", "[0.3,0.2,0.1]", "brt"])
-def test_other_masks_are_one_line(value):
+def test_a_wrong_masking_is_one_line(value):
     with pytest.raises(
         RelposError,
         match=r"recipe.masking=.*: bert, diffusion or uniform, a number between 0 and 1 or a list",
@@ -102,14 +102,14 @@ def test_other_masks_are_one_line(value):
         compose("pretrain", [f"recipe.masking={value}"])
 
 
-def test_other_words_are_one_line():
+def test_a_wrong_attention_is_one_line():
     with pytest.raises(
         RelposError, match=r"size.attention=left: bidirectional or causal is expected"
     ):
         compose("pretrain", ["size.attention=left"])
 
 
-def test_what_reads_ahead_is_refused_before_any_work(toy_runs):
+def test_a_causal_network_with_a_convolution_that_reads_ahead_is_refused(toy_runs):
     with pytest.raises(
         RelposError,
         match=r"size.attention=causal: conv Depthwise reads what stands on the right of a token",

@@ -59,7 +59,7 @@ def test_each_change_is_another_run(overrides):
     assert tuning(*overrides).identity not in {run.identity for run in others}
 
 
-def test_what_is_not_read_is_no_part_of_the_identity():
+def test_keys_that_are_not_read_are_no_part_of_the_identity():
     removed = tuning("change.positions=remove")
     assert removed.identity == tuning("change.positions=remove", "change.start=random").identity
     assert removed.name == "rte-absolute-2x64-removed-seed0"
@@ -140,7 +140,7 @@ def test_a_network_is_changed_before_it_is_trained_further(toy_runs):
         ("none", TISA3, "change.start=regression: none has no position embeddings"),
     ],
 )
-def test_what_cannot_be_changed_is_refused(position, change, message):
+def test_an_impossible_change_of_a_network_is_refused(position, change, message):
     with pytest.raises(RelposError, match=message):
         changed_position(node("position", position), change)
 
@@ -157,14 +157,14 @@ def test_what_cannot_be_changed_is_refused(position, change, message):
         (["change.tisa=20"], "31 offsets are too few for the 61 parameters"),
     ],
 )
-def test_such_a_run_is_refused_before_anything_is_trained(overrides, message, toy_runs):
+def test_an_impossible_change_is_refused_before_anything_is_trained(overrides, message, toy_runs):
     with pytest.raises(RelposError, match=message):
         tuning(*overrides, make=relpos.run)
     assert not (toy_runs / "pretrain").exists()
 
 
 @pytest.mark.parametrize("more", [[], ["change.tisa=1", "change.start=random"]])
-def test_so_are_rates_that_do_not_fit_its_parts(toy_runs, more):
+def test_rates_that_do_not_fit_the_parts_are_refused_before_anything_is_trained(toy_runs, more):
     parts = 2 if more else 1
     with pytest.raises(
         RelposError, match=rf"recipe.position_lr=\[1, 2, 3\]: a list of {parts}, one for each part"

@@ -27,9 +27,14 @@ def pretraining(*overrides: str) -> Run:
 
 
 def record(run: Run, **changes: Any) -> dict[str, Any]:
-    """That of a finished run of one thread."""
-    told = {"state": "finished", "stage": run.stage, "starts": [{"threads": 1}], "hardware": HERE}
-    return told | {"fit_seconds": SECONDS} | costs(run) | changes
+    """The record of a finished run of one thread."""
+    content = {
+        "state": "finished",
+        "stage": run.stage,
+        "starts": [{"threads": 1}],
+        "hardware": HERE,
+    }
+    return content | {"fit_seconds": SECONDS} | costs(run) | changes
 
 
 def test_the_operations_are_those_of_all_tokens_of_all_steps():
@@ -39,11 +44,11 @@ def test_the_operations_are_those_of_all_tokens_of_all_steps():
     assert costs(run.inputs["store"]) == {"flops": 0.0, "flops_per_token": 0.0}
 
 
-def estimate(*records: dict[str, Any]) -> Estimate:
-    made = Estimate()
+def estimate_of(*records: dict[str, Any]) -> Estimate:
+    estimate = Estimate()
     for finished in records:
-        made.add(finished)
-    return made
+        estimate.add(finished)
+    return estimate
 
 
 def test_runs_take_their_operations_at_the_rate_of_all_finished_ones_of_the_stage():
@@ -56,13 +61,15 @@ def test_runs_take_their_operations_at_the_rate_of_all_finished_ones_of_the_stag
         record(pretraining(f"seed={threads}", "position=fixed"), starts=[{"threads": threads}])
         for threads in (1, 2)
     ]
-    known = estimate(*several)
-    assert known.seconds([wanted]) == pytest.approx(2 * 1.5 * SECONDS)  # a mean of 1.5 threads
-    assert known.seconds([wanted, wanted.inputs["store"]]) == known.seconds([wanted])
-    assert known.seconds([tuned]) == pytest.approx(costs(tuned)["flops"] / known.rate("pretrain"))
-    known.add(record(tuned))
-    assert known.seconds([tuned]) == pytest.approx(SECONDS)
-    assert known.seconds([wanted]) == pytest.approx(2 * 1.5 * SECONDS)
+    estimate = estimate_of(*several)
+    assert estimate.seconds([wanted]) == pytest.approx(2 * 1.5 * SECONDS)  # a mean of 1.5 threads
+    assert estimate.seconds([wanted, wanted.inputs["store"]]) == estimate.seconds([wanted])
+    assert estimate.seconds([tuned]) == pytest.approx(
+        costs(tuned)["flops"] / estimate.rate("pretrain")
+    )
+    estimate.add(record(tuned))
+    assert estimate.seconds([tuned]) == pytest.approx(SECONDS)
+    assert estimate.seconds([wanted]) == pytest.approx(2 * 1.5 * SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +84,7 @@ def test_runs_take_their_operations_at_the_rate_of_all_finished_ones_of_the_stag
     ids=str,
 )
 def test_records_of_some_steps_alone_and_damaged_ones_tell_nothing(changes):
-    assert estimate(record(pretraining("seed=1"), **changes)).seconds([pretraining()]) is None
+    assert estimate_of(record(pretraining("seed=1"), **changes)).seconds([pretraining()]) is None
 
 
 @pytest.mark.parametrize("machine", [HERE, HERE | {"gpus": ["a GPU"]}])
@@ -85,24 +92,24 @@ def test_a_measured_rate_counts_on_its_hardware_until_a_run_has_finished(machine
     write_json(runs_root() / "rate.json", {"hardware": machine, "operations_per_second": 1e9})
     seconds = Estimate().seconds([pretraining()])
     assert seconds == (costs(pretraining())["flops"] / 1e9 if machine is HERE else None)
-    assert estimate(record(pretraining())).seconds([pretraining()]) == pytest.approx(SECONDS)
+    assert estimate_of(record(pretraining())).seconds([pretraining()]) == pytest.approx(SECONDS)
 
 
-def test_what_is_left_of_runs_under_way_is_at_their_own_speed_and_that_of_others_at_theirs():
+def test_the_time_left_follows_the_speed_of_each_run_under_way():
     runs = [pretraining(f"seed={seed}") for seed in range(3)]
-    told = Estimate()
-    assert told.left(runs, []) == ""
+    estimate = Estimate()
+    assert estimate.left(runs, []) == ""
     for run in runs[:2]:
         run.update(starts=[{"threads": 1}], hardware={"processor": "a node"})
         (run.path / LOGGED).write_text('{"step": 500, "steps_per_second": 10.0}\n')
     # 100 s each of two, 150 s of the third, by two workers
-    assert told.left(runs, runs[:2]) == "about 2:55 left"
-    assert told.left(runs[1:], runs[1:2]) == "about 2:05 left"
+    assert estimate.left(runs, runs[:2]) == "about 2:55 left"
+    assert estimate.left(runs[1:], runs[1:2]) == "about 2:05 left"
 
 
-def test_a_run_that_has_finished_meanwhile_counts():
-    told = Estimate()
-    assert told.left([pretraining()], []) == ""
-    told.add(record(pretraining("seed=1")))
-    assert told.left([pretraining()], []) == "about 25:00 left"
+def test_a_run_that_has_finished_meanwhile_gives_the_rate():
+    estimate = Estimate()
+    assert estimate.left([pretraining()], []) == ""
+    estimate.add(record(pretraining("seed=1")))
+    assert estimate.left([pretraining()], []) == "about 25:00 left"
     assert not runs_root().exists()

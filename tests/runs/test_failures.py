@@ -128,8 +128,8 @@ def places(seen: list[str], most: int) -> list[int]:
     )
 
 
-def told(run: Run) -> str | None:
-    """What the one error says that executing the run may end with."""
+def error_of(run: Run) -> str | None:
+    """The message of the one error that executing the run may end with."""
     try:
         execute(run)
     except RelposError as error:
@@ -166,11 +166,11 @@ def test_a_run_goes_on_after_any_operation_on_a_file_has_failed(
             (root / "pretrain").symlink_to(toy_runs / "pretrain")
         run = plan(compose(stage, overrides))
         with failing(run.path, place, ERRORS[number % 3]) as watch:
-            said = told(run)
+            message = error_of(run)
         assert watch.failed
         # Whatever is lost without harm, such as an older checkpoint that is not deleted, need not
         # be told.
-        assert said is None or ("\n" not in said and str(run.path) in said), watch.failed
+        assert message is None or ("\n" not in message and str(run.path) in message), watch.failed
         # What could not be written may be the record itself.
         assert run.state != "running" or "record.json" in watch.failed, watch.failed
         execute(run)

@@ -19,12 +19,12 @@ FLAGS = "processor\t: 0\nmodel name\t: a CPU\nflags\t\t: fpu sse2 {}\n\nprocesso
 def test_the_widest_vector_instructions_are_recorded(flags, expected, tmp_path, monkeypatch):
     (tmp_path / "cpuinfo").write_text(FLAGS.format(flags), encoding="utf-8")
     monkeypatch.setitem(hardware.__globals__, "CPUINFO", tmp_path / "cpuinfo")
-    found = hardware()
-    assert found["processor"] == "a CPU"
-    assert found.get("instructions") == expected
+    machine = hardware()
+    assert machine["processor"] == "a CPU"
+    assert machine.get("instructions") == expected
 
 
-def test_a_machine_without_that_file_has_a_processor_all_the_same(tmp_path, monkeypatch):
+def test_a_machine_without_cpuinfo_has_a_processor_all_the_same(tmp_path, monkeypatch):
     monkeypatch.setitem(hardware.__globals__, "CPUINFO", tmp_path / "nothing")
     assert hardware()["processor"]
     assert "instructions" not in hardware()

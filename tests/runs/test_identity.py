@@ -119,7 +119,7 @@ def test_a_rate_for_each_part_changes_the_identity():
         "evaluations=2",
     ],
 )
-def test_machine_and_logging_do_not(override):
+def test_machine_and_logging_do_not_change_the_identity(override):
     assert pretrain(override).identity == pretrain().identity
 
 
@@ -145,7 +145,7 @@ def test_the_intermediate_task_is_a_run_of_its_own_with_the_same_seed():
     assert finetune("task=rte", "intermediate=none").inputs["start"].stage == "pretrain"
 
 
-def test_another_task_takes_its_own_numbers():
+def test_another_task_takes_its_own_hyperparameters():
     cfg = compose("finetune", ["size=small", "task=cola"])
     other = plan(with_task(cfg, "qnli", seed=2))
     assert other.identity == finetune("size=small", "task=qnli", "seed=2").identity

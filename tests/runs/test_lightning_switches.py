@@ -25,7 +25,7 @@ def identity(*overrides: str) -> str:
         "trainer=debug",
     ],
 )
-def test_what_only_watches_is_no_part_of_the_identity(watching):
+def test_callbacks_and_switches_that_only_watch_are_no_part_of_the_identity(watching):
     assert identity(watching) == identity()
 
 
@@ -37,7 +37,7 @@ def test_what_only_watches_is_no_part_of_the_identity(watching):
         "trainer.fast_dev_run=true",
     ],
 )
-def test_what_changes_a_result_is_part_of_the_identity(changing):
+def test_callbacks_and_switches_that_change_a_result_are_part_of_the_identity(changing):
     assert identity(changing) != identity()
 
 

@@ -97,7 +97,7 @@ def test_a_tables_folder_stands_for_the_pre_trainings_of_all_rows(folder):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("{root}/pretrian/x", "/pretrian/x: no such folder or file"),
         (
@@ -117,12 +117,12 @@ def test_a_tables_folder_stands_for_the_pre_trainings_of_all_rows(folder):
         ("mine:none", "network=mine:none: no pre-training of this row is finished"),
     ],
 )
-def test_a_wrong_name_is_answered_by_what_is_there(folder, name, said):
+def test_a_wrong_name_is_answered_by_what_is_there(folder, name, message):
     write_table(("fixed", [folder]), ("none", []))
     root = folder.parent.parent
     with pytest.raises(RelposError) as caught:
         resolve(name.format(root=root))
-    assert said.format(root=root) in str(caught.value)
+    assert message.format(root=root) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -165,9 +165,9 @@ def test_labels_are_short_where_they_can_be(networks, short):
 
 def test_the_labels_of_a_row_with_several_seeds_name_them(folder):
     write_table(("a", [folder]))
-    one = networks_of("mine:a")[0]
+    network = networks_of("mine:a")[0]
     several = [Network(str(seed), folder, folder, row="b", seed=seed) for seed in (0, 1)]
-    assert labels([one, *several]) == ["a", "b seed 0", "b seed 1"]
+    assert labels([network, *several]) == ["a", "b seed 0", "b seed 1"]
 
 
 def given(name: Path | str) -> tuple[str, dict[str, Any], str]:
@@ -214,16 +214,16 @@ def test_a_snapshot_is_loaded_and_fine_tuned_like_any_network(toy_runs):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"stage": None}, "no run that has begun (record.json is missing or names no stage)"),
         ({"inputs": {}}, "damaged: its record or config.yaml lacks something ('store')"),
         ({"inputs": None}, "damaged: its record or config.yaml lacks something"),
     ],
 )
-def test_a_record_that_lacks_something_is_one_line(change, said, folder):
+def test_a_record_that_lacks_something_is_one_line(change, message, folder):
     write_json(folder / "record.json", read_record(folder) | change)
-    with pytest.raises(RelposError, match=re.escape(f"network={folder}: {said}")):
+    with pytest.raises(RelposError, match=re.escape(f"network={folder}: {message}")):
         resolve(folder)
 
 

@@ -32,15 +32,15 @@ TEXTS = [" ".join(word_list()[at : at + 8]) + "." for at in range(0, 400, 4)]
 
 def bytes_of_bpe(file: Path) -> Path:
     """A tokenizer.json whose special tokens stand in an order of its own."""
-    made = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token="<unk>"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
     special = ["<mask>", "<s>", "<unk>", "</s>", "<pad>"]
-    made.train_from_iterator(
+    tokenizer.train_from_iterator(
         TEXTS,
         tokenizers.trainers.BpeTrainer(vocab_size=400, special_tokens=special, show_progress=False),
     )
-    made.save(str(file))
+    tokenizer.save(str(file))
     return file
 
 
@@ -108,7 +108,7 @@ def test_a_strangers_tokenizer_trains_goes_on_and_is_exported_with_equal_ids(
     assert torch.equal(again(ids, torch.ones_like(ids)), model(ids, torch.ones_like(ids)))
 
 
-def test_the_identity_is_that_of_the_content_and_defaults_keep_theirs(tmp_path):
+def test_the_identity_follows_the_tokenizers_content_and_defaults_keep_theirs(tmp_path):
     first, second = sentencepiece_model(tmp_path / "first"), tmp_path / "second"
     shutil.copyfile(first, second)
     identity = planned(f"tokenizer={first}").identity
@@ -194,7 +194,7 @@ def test_a_cased_tokenizer_with_bytes_is_trained_and_exported(kind, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         (
             ["tokenizer={file}", "vocabulary=8000"],
@@ -210,7 +210,7 @@ def test_a_cased_tokenizer_with_bytes_is_trained_and_exported(kind, tmp_path):
         (["network={folder}", "tokenizer={file}"], "the network comes from network="),
     ],
 )
-def test_what_does_not_go_together_is_refused_in_a_line(overrides, said, tmp_path, refused):
+def test_contradicting_tokenizer_keys_are_refused_in_a_line(overrides, message, tmp_path, refused):
     file = sentencepiece_model(tmp_path / "theirs.model")
     named = [override.format(file=file, folder=tmp_path) for override in overrides]
-    assert said in refused("pretrain", *named)
+    assert message in refused("pretrain", *named)

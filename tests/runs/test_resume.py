@@ -84,7 +84,7 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     "more", [[], *(pytest.param(more, marks=pytest.mark.full) for more in WHOLE)]
 )
-def test_killed_and_continued_equals_uninterrupted(elsewhere, python, more):
+def test_a_run_that_is_killed_and_continued_equals_an_uninterrupted_one(elsewhere, python, more):
     overrides = [*OVERRIDES, *more]
     run = plan(compose("pretrain", overrides))
     process = subprocess.Popen(
@@ -191,10 +191,10 @@ def test_a_stop_signal_leaves_a_checkpoint(toy_runs, python, number):
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(number)
-    said = process.communicate()[1]
+    stderr = process.communicate()[1]
     assert process.returncode == 128 + number
-    assert said.splitlines()[-1] == "relpos: interrupted; the same command goes on from here"
-    assert "Traceback" not in said
+    assert stderr.splitlines()[-1] == "relpos: interrupted; the same command goes on from here"
+    assert "Traceback" not in stderr
     assert run.state == "interrupted"
     assert list((run.path / "checkpoint").glob("last-*.ckpt"))
 

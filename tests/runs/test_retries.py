@@ -200,11 +200,11 @@ def test_writing_checkpoints_takes_little_of_the_time_unless_their_steps_are_giv
 
     from relpos.train import checkpoint
 
-    clock, found = [0.0], []
+    clock, steps = [0.0], []
     monkeypatch.setattr(checkpoint.time, "monotonic", lambda: clock[0])
 
     def save(path: Path) -> None:
-        found.append(trainer.global_step)
+        steps.append(trainer.global_step)
         clock[0] += 2
 
     trainer: Any = SimpleNamespace(max_steps=3000, save_checkpoint=save)
@@ -212,4 +212,4 @@ def test_writing_checkpoints_takes_little_of_the_time_unless_their_steps_are_giv
     for trainer.global_step in range(1, 3001):
         clock[0] += 19 / 500
         callback.on_train_batch_end(trainer, SimpleNamespace(gather=dict))  # type: ignore[arg-type]
-    assert found == written
+    assert steps == written

@@ -96,7 +96,7 @@ def test_files_that_change_make_another_run_and_moved_ones_do_not(answers):
     assert finetune("task=elsewhere/task.yaml").identity != before
 
 
-def test_it_does_not_matter_where_other_tasks_come_from(answers):
+def test_the_source_of_other_tasks_does_not_matter(answers):
     model = ("task=answers/task.yaml", "intermediate=none")
     from_toy, from_hub = finetune(*model), finetune(*model, "data=hub")
     assert from_toy.meaning == from_hub.meaning
@@ -135,7 +135,7 @@ def test_sizes_but_tiny_train_for_the_epochs_of_the_task(answers):
         ),
     ],
 )
-def test_what_is_wrong_is_one_line(answers, overrides, message):
+def test_a_mistake_in_the_overrides_is_one_line(answers, overrides, message):
     assert message in refusal("task=answers/task.yaml", *overrides.split())
 
 
@@ -173,7 +173,7 @@ def test_a_task_is_not_called_like_another_figure_of_tables_and_claims(answers, 
         ),
     ],
 )
-def test_what_is_wrong_in_the_file_is_one_line(answers, text, message):
+def test_a_mistake_in_the_file_is_one_line(answers, text, message):
     (answers / "task.yaml").write_text(text, encoding="utf-8")
     assert refusal("task=answers/task.yaml").startswith("answers/task.yaml")
     assert message in refusal("task=answers/task.yaml")
@@ -191,7 +191,7 @@ def test_a_metric_of_the_users_own_is_known_by_its_source(answers, monkeypatch):
     assert finetune(*overrides).identity != before.identity
 
 
-def test_a_table_has_a_column_for_it(answers):
+def test_a_table_has_a_column_for_a_task_of_the_users_own(answers):
     rows = "rows: {none: [position=none], fixed: [position=fixed]}\n"
     text = f"question: is it learned?\n{rows}seeds: 2\ntasks: [cola, answers/task.yaml]\n"
     (answers.parent / "mine.yaml").write_text(text, encoding="utf-8")
@@ -207,7 +207,7 @@ def test_a_table_has_a_column_for_it(answers):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("other", "name: answers\ncolumns: answer\n", "two of them are called 'answers'"),
         (
@@ -217,11 +217,11 @@ def test_a_table_has_a_column_for_it(answers):
         ),
     ],
 )
-def test_two_columns_of_one_name_in_a_table_are_refused(answers, name, content, said):
+def test_two_columns_of_one_name_in_a_table_are_refused(answers, name, content, message):
     (answers / f"{name}.yaml").write_text(content, encoding="utf-8")
     text = f"question: is it learned?\nrows: {{none: [position=none]}}\ntasks: [answers/task.yaml, answers/{name}.yaml]\n"
     (answers.parent / "mine.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(RelposError, match=said):
+    with pytest.raises(RelposError, match=message):
         plan_table(load(str(answers.parent / "mine.yaml")))
 
 

@@ -108,7 +108,7 @@ def test_another_decay_shares_the_trunk(short):
         "steps=8",
     ],
 )
-def test_what_the_first_steps_depend_on_is_not_shared(short, change):
+def test_runs_whose_first_steps_differ_share_no_trunk(short, change):
     assert shares("steps=12")
     assert not shares("steps=12", change)
 
@@ -122,7 +122,7 @@ def test_a_run_that_ends_within_the_warm_up_does_not_begin_behind_its_end(toy_ru
         assert within.metrics["steps"] == steps
 
 
-def test_what_their_last_bits_depend_on_is_not_shared(short):
+def test_runs_that_differ_in_their_last_bits_share_no_trunk(short):
     assert not shares("steps=12", threads=2)
     assert not shares("steps=12", microbatch=2)
     assert execute(run_of("steps=12", "speed.microbatch=2")).record["starts"][0]["from_step"] == 0

@@ -121,7 +121,7 @@ def classes(folder: str) -> tuple[Any, list[Any]]:
             *(getattr(transformers, f"Bert{head[9:]}") for head in list(HEADS)[1:]),
         ]
     config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=True)
-    made = []
+    models = []
     for auto, table in HEADS.items():
         if type(config).__module__.startswith("relpos."):
             model = getattr(transformers, auto)._model_mapping[type(config)]
@@ -130,12 +130,12 @@ def classes(folder: str) -> tuple[Any, list[Any]]:
             transformers.AutoConfig.register("relpos", type(config), exist_ok=True)
             getattr(transformers, auto).register(type(config), model, exist_ok=True)
         getattr(modeling_auto, table)["relpos"] = model.__name__
-        made.append(model)
-    return config, made
+        models.append(model)
+    return config, models
 
 
 class Results(unittest.TestResult):
-    """What became of each test."""
+    """The outcome of each test."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class Results(unittest.TestResult):
         self.passed.append(test._testMethodName)
 
 
-def became(source: str, folder: str, names: Iterable[str] = ()) -> dict[str, list[Any]]:
+def outcomes(source: str, folder: str, names: Iterable[str] = ()) -> dict[str, list[Any]]:
     """`passed` has the names of tests, `failed` and `skipped` also why; with the classes of a
     folder, or those of `bert`."""
     config, models = classes(folder)
@@ -166,8 +166,8 @@ def became(source: str, folder: str, names: Iterable[str] = ()) -> dict[str, lis
             )
             config_tester(self, config_class=type(config), **given).run_common_tests()
 
-    found, results = names or unittest.defaultTestLoader.getTestCaseNames(Case), Results()
-    unittest.TestSuite(Case(name) for name in found).run(results)
+    tests, results = names or unittest.defaultTestLoader.getTestCaseNames(Case), Results()
+    unittest.TestSuite(Case(name) for name in tests).run(results)
     failed = [(str(test).split()[0], text) for test, text in results.failures + results.errors]
     skipped = [(str(test).split()[0], reason) for test, reason in results.skipped]
     return {"passed": results.passed, "failed": failed, "skipped": skipped}
@@ -179,10 +179,10 @@ if __name__ == "__main__":
     transformers.utils.logging.disable_progress_bar()
     warnings.simplefilter("ignore")
     source, folder, *names = sys.argv[1:]
-    results = [became(source, folder, names)]
+    results = [outcomes(source, folder, names)]
     if not names:
         # Each stands there once for each of its classes, and of cases, which end in a number, the
         # first is enough.
         firsts = {name.rstrip("0123456789"): name for name, _ in reversed(results[0]["skipped"])}
-        results.append(became(source, "bert", firsts.values()))
+        results.append(outcomes(source, "bert", firsts.values()))
     print("\n" + json.dumps(results))

@@ -31,7 +31,7 @@ def main() -> int:
         run = plan(compose("pretrain", group["overrides"]))
         with reserved_port() as port:
             pids = [fork(rank, group["world"], port, run) for rank in range(group["world"])]
-            if group.get("stop"):  # one of them is asked to; all stop at the same step
+            if group.get("stop"):  # one process is asked to; all stop at the same step
                 while not list((run.path / "checkpoint").glob("last-*.ckpt")):
                     time.sleep(0.01)
                 os.kill(pids[-1], signal.SIGTERM)

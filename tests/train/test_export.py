@@ -32,7 +32,7 @@ PAIRS = [(name, "none") for name in sampled(POSITIONS)]
 PAIRS += [("none", name) for name in sampled(CONVS) if name not in ("none", "convbert")]
 
 
-def made(
+def network_of(
     tokenizer: Tokenizer, size: dict[str, Any], position: str, conv: str = "none", **more: Any
 ) -> Any:
     """A network in float64 whose parameters are all away from zero."""
@@ -54,7 +54,7 @@ def exported(
     tokenizer: Tokenizer, folder: Path, size: dict[str, Any], position: str, **more: Any
 ) -> Any:
     """A network without convolution, which has left into the folder."""
-    model = made(tokenizer, size, position, **more)
+    model = network_of(tokenizer, size, position, **more)
     write(folder, model, tokenizer, str)
     return model
 
@@ -73,7 +73,7 @@ def theirs(folder: Path, auto: str = "AutoModelForMaskedLM") -> Any:
 
 @pytest.mark.parametrize(("position", "conv"), PAIRS)
 def test_every_other_network_opens_with_both_libraries(position, conv, tokenizer, tmp_path):
-    model = made(tokenizer, {"activation": "relu"}, position, conv)
+    model = network_of(tokenizer, {"activation": "relu"}, position, conv)
     config = write(tmp_path / "out", model, tokenizer, str)
     ids, mask = batch(tokenizer)
     logits, real = model(ids, mask)[mask.bool()], mask.bool()
@@ -109,7 +109,7 @@ def test_the_encoder_alone_and_its_hidden_states_are_auto_model(tokenizer, tmp_p
 def test_a_classifier_leaves_with_its_labels(
     position, size, kind, architecture, tokenizer, tmp_path
 ):
-    model = made(tokenizer, size, position, outputs=3, head={"classifier": kind})
+    model = network_of(tokenizer, size, position, outputs=3, head={"classifier": kind})
     assert isinstance(model, Classifier)
     write(tmp_path / "out", model, tokenizer, str, ["no", "perhaps", "yes"])
     host = theirs(tmp_path / "out", "AutoModelForSequenceClassification")
@@ -121,8 +121,10 @@ def test_a_classifier_leaves_with_its_labels(
     assert pair["token_type_ids"] == [0, 0, 0, 1, 1]
 
 
-def test_a_causal_network_predicts_the_next_token_there_with_our_loss(tokenizer, tmp_path):
-    model = made(tokenizer, {"attention": "causal"}, "composite")
+def test_a_causal_network_predicts_the_next_token_in_transformers_with_our_loss(
+    tokenizer, tmp_path
+):
+    model = network_of(tokenizer, {"attention": "causal"}, "composite")
     config = write(tmp_path / "out", model, tokenizer, str)
     host = theirs(tmp_path / "out", "AutoModelForCausalLM")
     host.tie_weights()
@@ -199,7 +201,7 @@ def test_a_network_that_would_see_other_tokens_than_expected_is_refused(
 
 @pytest.mark.parametrize(("position", "size"), [("absolute", WIDE), ("composite", {})])
 def test_the_pipeline_fills_masks_as_we_do(position, size, tokenizer, tmp_path):
-    model = made(tokenizer, size, position)
+    model = network_of(tokenizer, size, position)
     write(tmp_path / "out", model.float(), tokenizer, str)
     text = "the [MASK], and cats."
     answers = transformers.pipeline("fill-mask", model=str(tmp_path / "out"), top_k=3)(text)
@@ -212,7 +214,7 @@ def test_the_pipeline_fills_masks_as_we_do(position, size, tokenizer, tmp_path):
 
 
 def test_config_json_holds_no_path(tokenizer, tmp_path):
-    model = made(tokenizer, {}, "none")
+    model = network_of(tokenizer, {}, "none")
     write(tmp_path / "out", model, tokenizer, lambda config: json.dumps(config))
     texts = [
         path.read_text() for path in (tmp_path / "out").iterdir() if path.suffix in (".json", ".md")

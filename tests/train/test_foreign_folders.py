@@ -32,10 +32,10 @@ def folder(model_folder: Path) -> Path:
 def refused(folder: Path, file: str) -> str:
     with pytest.raises(RelposError) as error:
         relpos.load(folder)
-    said = str(error.value)
-    assert "\n" not in said
-    assert str(folder / file) in said
-    return said
+    message = str(error.value)
+    assert "\n" not in message
+    assert str(folder / file) in message
+    return message
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def refused(folder: Path, file: str) -> str:
      b"- - - - - " * 9999,
     ],
 )  # fmt: skip
-def test_what_is_no_configuration_is_named(content, folder):
+def test_a_damaged_config_yaml_is_named(content, folder):
     (folder / "config.yaml").write_bytes(content)
     refused(folder, "config.yaml")
 
@@ -121,7 +121,7 @@ def test_a_missing_key_is_named(key, folder):
         b'{"model_type": 3}',
     ],
 )
-def test_a_config_json_is_named(content, folder):
+def test_a_damaged_config_json_is_named(content, folder):
     (folder / "config.yaml").unlink()
     (folder / "config.json").write_bytes(content)
     refused(folder, "config.json")
@@ -180,7 +180,7 @@ def test_an_empty_tokenizer_is_named(folder):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda weight: weight.fill_(float("nan")), "has numbers that are not finite"),
         (lambda weight: weight.fill_(float("-inf")), "has numbers that are not finite"),
@@ -191,14 +191,14 @@ def test_an_empty_tokenizer_is_named(folder):
         ),
     ],
 )
-def test_weights_with_which_nothing_sensible_can_be_computed_are_refused(change, said, folder):
+def test_weights_that_are_not_finite_or_quantised_are_refused(change, message, folder):
     weights = load_file(folder / "model.safetensors")
     name = max(weights)
     save_file(weights | {name: change(weights[name])}, folder / "model.safetensors")
-    assert f"weight {name!r} {said}" in refused(folder, "model.safetensors")
+    assert f"weight {name!r} {message}" in refused(folder, "model.safetensors")
 
 
-def test_the_names_that_a_wrapper_has_changed_are_told(folder):
+def test_names_that_a_wrapper_has_changed_are_explained(folder):
     weights = load_file(folder / "model.safetensors")
     save_file(
         {f"_orig_mod.{name}": value for name, value in weights.items()},

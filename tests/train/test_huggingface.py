@@ -40,7 +40,7 @@ def config(
     return transformers.AutoConfig.for_model("relpos", **settings, vocabulary=VOCABULARY, **more)
 
 
-def made(head: str = "MaskedLM", **more: Any) -> Any:
+def model_of(head: str = "MaskedLM", **more: Any) -> Any:
     torch.manual_seed(0)
     return auto(head).from_config(config(**more)).eval()
 
@@ -94,7 +94,7 @@ def of_bert(head: str, part: str, logits: Tensor, labels: dict[str, Tensor], **m
     ],
 )
 def test_the_loss_of_every_kind_of_problem_is_that_of_bert(outputs, kind, labels):
-    model = made("SequenceClassification", num_labels=outputs, problem_type=kind)
+    model = model_of("SequenceClassification", num_labels=outputs, problem_type=kind)
     answer = model(IDS, MASK, labels=labels)
     expected = of_bert(
         "SequenceClassification",
@@ -111,19 +111,19 @@ def test_the_loss_of_every_kind_of_problem_is_that_of_bert(outputs, kind, labels
 @pytest.mark.parametrize("shape", [(4, 9), (36,)])
 def test_the_loss_of_masked_tokens_is_that_of_bert(shape):
     labels = torch.where(torch.arange(36) % 3 == 0, -100, torch.arange(36) % 5).view(shape)
-    answer = made()(IDS, MASK, labels=labels)
+    answer = model_of()(IDS, MASK, labels=labels)
     assert torch.equal(answer.loss, of_bert("MaskedLM", "cls", answer.logits, {"labels": labels}))
 
 
 @pytest.mark.parametrize("head", ["SequenceClassification", "MaskedLM"])
 def test_a_step_in_four_passes_has_the_gradient_of_one(head):
-    whole, parts = made(head, num_labels=2), made(head, num_labels=2)
+    whole, parts = model_of(head, num_labels=2), model_of(head, num_labels=2)
     labels = IDS if head == "MaskedLM" else torch.tensor([0, 1, 1, 0])
     whole(IDS, labels=labels).loss.backward()
     for row in range(4):
         (parts(IDS[row : row + 1], labels=labels[row : row + 1]).loss / 4).backward()
-    for one, other in zip(whole.parameters(), parts.parameters(), strict=True):
-        torch.testing.assert_close(one.grad, other.grad)
+    for a, b in zip(whole.parameters(), parts.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
     assert not whole.accepts_loss_kwargs  # Trainer then divides by the number of passes
 
 
@@ -139,13 +139,13 @@ def test_a_step_in_four_passes_has_the_gradient_of_one(head):
         "outptu_attentions",
     ],
 )
-def test_what_a_class_does_not_know_is_refused_by_name(head, name):
+def test_unknown_arguments_are_refused_by_name(head, name):
     with pytest.raises(TypeError, match=name):
-        made(head)(IDS, **{name: torch.arange(9)[None]})
+        model_of(head)(IDS, **{name: torch.arange(9)[None]})
 
 
 def test_inputs_are_ids_or_vectors_and_a_mask_of_tokens():
-    model = made(position="rope", conv="canon")
+    model = model_of(position="rope", conv="canon")
     vectors = model.get_input_embeddings()(IDS)
     torch.testing.assert_close(
         model(inputs_embeds=vectors, attention_mask=MASK).logits, model(IDS, MASK).logits
@@ -159,7 +159,7 @@ def test_inputs_are_ids_or_vectors_and_a_mask_of_tokens():
 
 @pytest.mark.parametrize("head", ["", *HEADS])
 def test_outputs_are_those_that_are_asked_for(head):
-    model = made(head)
+    model = model_of(head)
     assert isinstance(model(IDS, return_dict=False), tuple)
     given = model(IDS, output_attentions=True, output_hidden_states=True)
     layers = model.config.num_hidden_layers
@@ -175,7 +175,7 @@ def test_outputs_are_those_that_are_asked_for(head):
     "position", ["absolute", "composite", "shaw", "dual_triangle_split", "window"]
 )
 def test_attention_maps_are_what_the_values_are_weighed_with(position):
-    model = made(position=position)
+    model = model_of(position=position)
     answer = model(IDS, MASK, output_attentions=True)
     torch.testing.assert_close(
         answer.logits[MASK.bool()], model(IDS, MASK).logits[MASK.bool()], atol=1e-5, rtol=1e-5
@@ -187,12 +187,12 @@ def test_attention_maps_are_what_the_values_are_weighed_with(position):
 
 def test_a_network_without_scores_has_no_attention_maps():
     with pytest.raises(RelposError, match="output_attentions: no head of this network has scores"):
-        made(position="none", conv="lightconv")(IDS, output_attentions=True)
+        model_of(position="none", conv="lightconv")(IDS, output_attentions=True)
 
 
 def test_a_larger_vocabulary_keeps_the_logits_and_opens_here(tmp_path):
     for tied in (True, False):
-        model = made(head="MaskedLM") if tied else auto("MaskedLM").from_config(untied()).eval()
+        model = model_of(head="MaskedLM") if tied else auto("MaskedLM").from_config(untied()).eval()
         torch.nn.init.normal_(model.head.bias)
         before = model(IDS).logits
         model.resize_token_embeddings(VOCABULARY + 5, mean_resizing=False)
@@ -220,7 +220,7 @@ def untied() -> Any:
 def test_activations_that_are_computed_again_give_the_same_gradients(reentrant):
     grads = []
     for again in (False, True):
-        model = made(position="composite", conv="canon").train()
+        model = model_of(position="composite", conv="canon").train()
         if again:
             model.gradient_checkpointing_enable({"use_reentrant": reentrant})
             model.enable_input_require_grads()
@@ -228,14 +228,14 @@ def test_activations_that_are_computed_again_give_the_same_gradients(reentrant):
         model(IDS, MASK, labels=IDS).loss.backward()
         grads.append([part.grad for part in model.parameters()])
     assert model.is_gradient_checkpointing
-    for one, other in zip(*grads, strict=True):
-        torch.testing.assert_close(one, other)
+    for a, b in zip(*grads, strict=True):
+        torch.testing.assert_close(a, b)
 
 
 @pytest.mark.parametrize("position", ["absolute", "composite", "rope", "dual_triangle"])
 @pytest.mark.parametrize("kernel", ["auto", "eager"])
 def test_in_half_precision_a_mask_hides_padding(position, kernel):
-    model = made(position=position)
+    model = model_of(position=position)
     for layer in model.encoder.layers:
         layer.attention.kernel = kernel
     logits = model(IDS, MASK).logits
@@ -260,8 +260,10 @@ MISSING = [
 
 
 @pytest.mark.parametrize(("head", "position", "conv"), MISSING)
-def test_what_a_folder_lacks_is_drawn_as_in_a_new_network(head, position, conv, tmp_path):
-    saved = made(head, position=position, conv=conv)
+def test_parameters_that_a_folder_lacks_are_drawn_as_in_a_new_network(
+    head, position, conv, tmp_path
+):
+    saved = model_of(head, position=position, conv=conv)
     with torch.no_grad():
         for parameter in saved.parameters():
             parameter.fill_(7.0)
@@ -280,7 +282,7 @@ def test_what_a_folder_lacks_is_drawn_as_in_a_new_network(head, position, conv, 
 
 
 def test_what_transformers_makes_of_a_pretraining_opens_here(tmp_path):
-    made().save_pretrained(tmp_path / "saved")
+    model_of().save_pretrained(tmp_path / "saved")
     for number, more in enumerate(({"num_labels": 3}, {}, {"num_labels": 1})):
         theirs = auto("SequenceClassification").from_pretrained(tmp_path / "saved", **more).eval()
         theirs.save_pretrained(tmp_path / f"classifier{number}", max_shard_size="2KB")
@@ -350,7 +352,7 @@ def test_networks_compile_as_one_graph_and_as_a_program_for_texts_of_any_size():
 
 
 def test_a_network_is_pickled():
-    model = made()
+    model = model_of()
     again = pickle.loads(pickle.dumps(model))
     assert torch.equal(again(IDS).logits, model(IDS).logits)
     assert torch.equal(copy.deepcopy(model)(IDS).logits, model(IDS).logits)

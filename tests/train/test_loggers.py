@@ -58,15 +58,15 @@ def test_a_function_of_the_users_own_is_told_what_the_run_is(toy_runs, tmp_path,
     monkeypatch.chdir(tmp_path)
     own = ["logger=custom", "logger._target_=my_loggers.logger", "+logger.word=hello"]
     assert main(["pretrain", *TINY, *own]) == 0
-    (told,) = toy_runs.rglob("told.txt")
-    assert told.read_text() == f"hello {told.parent.name}"
+    (file,) = toy_runs.rglob("told.txt")
+    assert file.read_text() == f"hello {file.parent.name}"
 
 
 @pytest.mark.parametrize("more", [[], ["-m"]])
 @pytest.mark.parametrize(
     ("typed", "recorded"), [("'s3cret/ =1'", "…"), ("${oc.env:MY_KEY}", "${oc.env:MY_KEY}")]
 )
-def test_what_a_logger_is_told_stands_in_no_file(
+def test_the_arguments_of_a_logger_stand_in_no_file(
     toy_runs, tmp_path, monkeypatch, more, typed, recorded
 ):
     (tmp_path / "my_loggers.py").write_text(OWN)
@@ -79,21 +79,21 @@ def test_what_a_logger_is_told_stands_in_no_file(
         f"+logger.key={typed}",
     ]
     assert main(["pretrain", *more, *TINY, *own, "seed=1,2" if more else "seed=3"]) == 0
-    told = [*toy_runs.rglob("told.txt")]
-    assert [path.read_text() for path in told] == [
-        f"it's {path.parent.name}1= /terc3s" for path in told
+    files = [*toy_runs.rglob("told.txt")]
+    assert [path.read_text() for path in files] == [
+        f"it's {path.parent.name}1= /terc3s" for path in files
     ]
-    assert len(told) == 1 + len(more)
+    assert len(files) == 1 + len(more)
     written = [
         path for path in toy_runs.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()
     ]
     assert not written
-    command = json.loads((told[0].parent / "record.json").read_text())["command"]
+    command = json.loads((files[0].parent / "record.json").read_text())["command"]
     assert shlex.split(command)[-3:-1] == ["+logger.word=…", f"+logger.key={recorded}"]
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         (["logger=custom"], "logger._target_ must be given"),
         (
@@ -111,8 +111,8 @@ def test_what_a_logger_is_told_stands_in_no_file(
         ([*CSV, "+logger.nam=x"], "unknown key 'logger.nam'. Did you mean 'name'?"),
     ],
 )
-def test_a_wrong_logger_is_refused_before_anything_is_made(overrides, said, refused, tmp_path):
-    assert said in refused("pretrain", *TINY, *overrides)
+def test_a_wrong_logger_is_refused_before_anything_is_made(overrides, message, refused, tmp_path):
+    assert message in refused("pretrain", *TINY, *overrides)
     assert not (tmp_path / "runs" / "toy").exists()
 
 
@@ -141,10 +141,10 @@ def test_wandb_knows_the_network_the_text_and_the_tokenizer_of_a_fine_tuning(
     ]
     tuned = relpos.run(compose("finetune", [*short, f"network={before.path}", *change]))
     (file,) = tuned.path.rglob(f"run-{tuned.identity}.wandb")
-    told = read(file)["run"]
-    assert told["tags"][0].endswith(scheme)
-    config = told["config"]
-    assert config["scheme"] == told["tags"][0]
+    run = read(file)["run"]
+    assert run["tags"][0].endswith(scheme)
+    config = run["config"]
+    assert config["scheme"] == run["tags"][0]
     assert (config["network"], config["data"]["corpus"]) == (before.path.name, corpus)
     assert config["tokenizer"] == before.inputs["tokenizer"].path.name
     assert config["vocabulary"] == before.inputs["tokenizer"].metrics["pieces"] < 5000

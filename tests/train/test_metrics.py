@@ -111,19 +111,19 @@ def test_majority_of_real_counts():
 
 
 def test_a_class_has_precision_recall_and_the_answers_given_in_its_place():
-    found = metrics.by_class(task("mnli"), [0, 0, 1, 0, 2], [0, 1, 1, 1, 1])
+    classes = metrics.by_class(task("mnli"), [0, 0, 1, 0, 2], [0, 1, 1, 1, 1])
     first, second, third = task("mnli").labels or ()
-    assert found[first] == {
+    assert classes[first] == {
         "precision": pytest.approx(100 / 3),
         "recall": 100.0,
         "answers": {first: 1},
     }
-    assert found[second] == {
+    assert classes[second] == {
         "precision": 100.0,
         "recall": 25.0,
         "answers": {first: 2, second: 1, third: 1},
     }
-    assert found[third] == {"precision": 0.0, "recall": 0.0, "answers": {}}
+    assert classes[third] == {"precision": 0.0, "recall": 0.0, "answers": {}}
     assert metrics.by_class(task("stsb"), [0.5], [1.0]) == {}
 
 

@@ -17,12 +17,12 @@ unwarmed = partial(Recipe, lr=1e-3, warmup=0)
 def rates(recipe: Recipe, steps: int) -> list[float]:
     optimizer = recipe.optimizer_of(nn.Linear(2, 2))
     schedule = recipe.scheduler(optimizer, steps)
-    found = []
+    values = []
     for _ in range(steps):
-        found.append(optimizer.param_groups[0]["lr"])
+        values.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         schedule.step()
-    return found
+    return values
 
 
 def test_warm_up_as_a_share_then_linear_to_zero():
@@ -87,8 +87,8 @@ def test_a_factor_raises_the_rate_of_scheme_and_convolution_alone():
         unwarmed(position_lr=10),
     )
     names = [name for name, _ in model.named_parameters()]
-    assert rates_of(recipe, model) == {
-        name: 10 if ".position." in name or ".conv." in name else 1 for name in names
+    assert rates_of(recipe, model) == dict.fromkeys(names, 1) | {
+        name: 10 for name in names if ".position." in name or ".conv." in name
     }
     groups = recipe.optimizer_of(model).param_groups
     assert {group["weight_decay"] for group in groups if group["lr"] == 1e-2} == {0.01, 0.0}
@@ -184,7 +184,7 @@ def test_muon_moves_the_matrices_of_the_layers_and_adamw_the_rest():
     assert faster == {name for name in names.values() if ".position." in name or ".conv." in name}
 
 
-def test_one_optimiser_of_both_is_two_of_torch():
+def test_muon_and_adamw_in_one_optimiser_update_like_torchs_two():
     model = built("block=modern").eval()
     twin = copy.deepcopy(model)
     recipe = Recipe(lr=1e-2, warmup=0, weight_decay=0.1, optimizer="muon")
@@ -197,17 +197,17 @@ def test_one_optimiser_of_both_is_two_of_torch():
         {"params": [p for p in rest if (id(p) in exempt) == free], "weight_decay": 0.1 * (not free)}
         for free in (False, True)
     ]
-    two = (
+    pair = (
         torch.optim.Muon(matrices, lr=1e-2, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW(groups, lr=1e-2, eps=1e-6, fused=True),
     )
-    one = recipe.optimizer_of(model)
+    joint = recipe.optimizer_of(model)
     for number in range(3):
         ids, labels = torch.randint(5, 99, (2, 9)), torch.full((2, 9), 7 + number)
         if number == 2:  # as after a resume
-            state, one = copy.deepcopy(one.state_dict()), recipe.optimizer_of(model)
-            one.load_state_dict(state)
-        for network, optimizers in ((model, (one,)), (twin, two)):
+            state, joint = copy.deepcopy(joint.state_dict()), recipe.optimizer_of(model)
+            joint.load_state_dict(state)
+        for network, optimizers in ((model, (joint,)), (twin, pair)):
             network.zero_grad()
             network.loss(ids, labels).backward()
             for optimizer in optimizers:

@@ -75,7 +75,7 @@ def test_a_fine_tuning_is_validated_by_the_columns_of_its_task(toy_runs, tmp_pat
     ("switch", "key"),
     [({"world_size": 2}, r"speed\.devices"), ({"precision": "bf16-mixed"}, "precision=bf16")],
 )
-def test_what_relpos_does_itself_is_refused_by_the_name_of_its_key(toy_runs, switch, key):
+def test_trainer_switches_that_relpos_replaces_are_refused_with_its_key(toy_runs, switch, key):
     module, _ = relpos.lightning(relpos.compose("pretrain", PRETRAINING))
     module.trainer = SimpleNamespace(**({"world_size": 1, "precision": "32-true"} | switch))  # type: ignore[assignment]
     with pytest.raises(RelposError, match=key):
@@ -103,7 +103,7 @@ def test_a_unigram_model_has_the_entropy_of_the_pieces(toy_runs):
     assert data.unigram_loss() == pytest.approx(expected)
 
 
-def test_a_finished_command_says_its_result_beside_what_says_nothing(toy_runs, capsys):
+def test_a_finished_command_prints_its_result_beside_a_baseline(toy_runs, capsys):
     called("pretrain", PRETRAINING)
     assert re.search(
         r"held-out loss \d\.\d{3}, perplexity [\d.]+; knowing nothing but .*: [\d.]+\n",

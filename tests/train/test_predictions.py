@@ -49,7 +49,7 @@ def test_scores_are_clipped_to_their_range(tmp_path):
     assert path.read_text().splitlines()[1:] == ["0\t0.000", "1\t2.346", "2\t5.000", "3\t0.000"]
 
 
-def test_what_fails_leaves_nothing_behind(tmp_path):
+def test_a_failed_write_leaves_no_file(tmp_path):
     with pytest.raises(IndexError):
         write_predictions(tmp_path, task("cola"), "CoLA", [7])
     assert list(tmp_path.iterdir()) == []
@@ -68,7 +68,7 @@ class _Small(torch.nn.Module):
         return ids[:, :1].float()
 
 
-def test_where_memory_is_too_small_for_a_pass_of_an_evaluation_it_takes_fewer_rows():
+def test_an_evaluation_takes_fewer_rows_at_once_where_memory_is_too_small():
     ids = [np.full(1 + row % 3, row) for row in range(50)]
     encoded = Encoded(ids, [len(row) for row in ids], None, pad=0, length=8)
     assert outputs(_Small(), encoded, "fp32").flatten().tolist() == list(range(50))  # type: ignore[arg-type]

@@ -70,8 +70,8 @@ def flat(path: Path) -> torch.Tensor:
     return torch.cat([weights[name].flatten().double() for name in sorted(weights)])
 
 
-def distance(one: Path, other: Path) -> float:
-    return float((flat(one) - flat(other)).norm())
+def distance(path: Path, other: Path) -> float:
+    return float((flat(path) - flat(other)).norm())
 
 
 def column(folder: Path, key: str) -> list[float]:
@@ -158,10 +158,10 @@ def test_a_lost_process_fails_the_run_and_one_process_goes_on(number, toy_runs):
     overrides = [*OVERRIDES, "steps=100", "batch=2", "checkpoint_every=2", f"seed={int(number)}"]
     run, launcher, ranks = two_processes(overrides)
     os.kill(ranks[1], number)
-    said = launcher.communicate(timeout=400)[1]
-    assert launcher.returncode == 1, said
-    assert "another process of this run has ended" in said.splitlines()[-1]
-    assert said.splitlines()[-1].endswith(f"; process 1 with {number.name}")
+    stderr = launcher.communicate(timeout=400)[1]
+    assert launcher.returncode == 1, stderr
+    assert "another process of this run has ended" in stderr.splitlines()[-1]
+    assert stderr.splitlines()[-1].endswith(f"; process 1 with {number.name}")
     assert run.state == "failed"
     assert execute(run).state == "finished"
     starts = run.record["starts"]
@@ -171,7 +171,7 @@ def test_a_lost_process_fails_the_run_and_one_process_goes_on(number, toy_runs):
 
 @pytest.mark.full
 @pytest.mark.parametrize(("hanging", "waiting"), [(1, (2, 0)), (0, (2, 1))])
-def test_who_waits_for_a_message_names_the_process_that_hangs_and_gives_it_up(hanging, waiting):
+def test_waiting_processes_name_the_one_that_hangs_and_give_it_up(hanging, waiting):
     """One hangs, which may be the first, who keeps the store; two wait for it."""
     with reserved_port() as port:
         environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
@@ -181,10 +181,10 @@ def test_who_waits_for_a_message_names_the_process_that_hangs_and_gives_it_up(ha
             subprocess.Popen([*command, rank, str(hanging)], text=True, env=environment, **streams)
             for rank in "012"
         ]  # type: ignore[call-overload]
-        said = [ranks[rank].communicate(timeout=400)[1] for rank in waiting]
+        texts = [ranks[rank].communicate(timeout=400)[1] for rank in waiting]
         ranks[hanging].kill()
         ranks[hanging].communicate()
-    for rank, text in zip(waiting, said, strict=True):
+    for rank, text in zip(waiting, texts, strict=True):
         assert f"relpos: process {rank} of 3 waits for process {hanging}, 0 minutes at most" in text
         assert f"Broken: process {hanging} of this run has been silent for 0 minutes" in text
 
@@ -199,13 +199,13 @@ def test_a_process_that_somebody_has_stopped_does_not_keep_the_command_from_endi
         if "process 0 of 2 waits for process 1, " in line:
             break
     launcher.send_signal(signal.SIGTERM)
-    said = launcher.communicate(timeout=400)[1]
-    assert launcher.returncode == 128 + signal.SIGTERM, said
+    stderr = launcher.communicate(timeout=400)[1]
+    assert launcher.returncode == 128 + signal.SIGTERM, stderr
     assert run.state == "interrupted"
 
 
 @pytest.mark.full  # three processes that import torch
-def test_under_torchrun(toy_runs):
+def test_torchrun_starts_the_processes_of_a_run(toy_runs):
     overrides = [*OVERRIDES, "steps=2"]
     done = start(
         overrides,
@@ -216,8 +216,8 @@ def test_under_torchrun(toy_runs):
         "-m",
         "relpos.cli",
     )
-    said = done.communicate(timeout=400)[1]
-    assert done.returncode == 0, said
+    stderr = done.communicate(timeout=400)[1]
+    assert done.returncode == 0, stderr
     assert [
         start["processes"] for start in plan(compose("pretrain", overrides)).record["starts"]
     ] == [2]
@@ -236,14 +236,14 @@ def train(*more: str) -> None:
     execute(plan(compose("pretrain", [*OVERRIDES, "steps=1", *more])))
 
 
-def test_as_many_processes_as_asked_for(toy_runs, monkeypatch):
+def test_another_number_of_processes_than_asked_for_is_refused(toy_runs, monkeypatch):
     for name, value in {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(RelposError, match="ask for 3 processes, but 2 were started"):
         train("speed.devices=3")
 
 
-def test_who_waits_says_for_whom_and_how_long(toy_runs, monkeypatch, capfd):
+def test_a_waiting_process_names_the_missing_ones_and_the_time(toy_runs, monkeypatch, capfd):
     """Plain `srun -n 4` of which one process alone comes, as srun sets its variables."""
     variables = {
         "STEP_NUM_TASKS": 4,
@@ -277,15 +277,15 @@ def test_who_waits_says_for_whom_and_how_long(toy_runs, monkeypatch, capfd):
         train()
 
 
-@pytest.mark.parametrize(("variables", "found"), [
+@pytest.mark.parametrize(("variables", "expected"), [
     ({"WORLD_SIZE": "", "RANK": "0"}, None),
     ({"WORLD_SIZE": "4", "RANK": ""}, None),
     ({"WORLD_SIZE": " 4", "RANK": "1"}, (1, 4, 0)),
     ({"SLURM_STEP_NUM_TASKS": "", "SLURM_PROCID": "0"}, None),
     ({"WORLD_SIZE": "1", "RANK": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}, (1, 2, 1)),
 ])  # fmt: skip
-def test_variables_that_are_empty_are_not_set(variables, found):
-    assert place(variables) == (Place(*found) if found else None)
+def test_variables_that_are_empty_are_not_set(variables, expected):
+    assert place(variables) == (Place(*expected) if expected else None)
 
 
 @pytest.mark.parametrize("variables", [
@@ -316,11 +316,11 @@ def test_several_nodes_need_a_meeting_place(toy_runs):
 
 
 def test_processes_are_no_part_of_the_identity():
-    one, four = (
+    run, parallel = (
         plan(compose("pretrain", overrides))
         for overrides in ([], ["speed.devices=2", "speed.nodes=2"])
     )
-    assert one.identity == four.identity
+    assert run.identity == parallel.identity
 
 
 def dying(run: Run, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
@@ -348,22 +348,22 @@ def test_processes_that_die_at_once_leave_a_reason(toy_runs, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "said"),
+    ("first", "second", "message"),
     [
         ("os.kill(os.getpid(), signal.SIGSEGV)", "sys.exit(1)", "0 with SIGSEGV, 1 with status 1"),
         ("ctypes.PyDLL(None).sleep(600)", "sys.exit(1)", "0 hung and was killed, 1 with status 1"),
     ],
 )
 def test_a_process_that_crashes_or_hangs_with_its_interpreter_is_told_in_one_line(
-    first, second, said, toy_runs, monkeypatch
+    first, second, message, toy_runs, monkeypatch
 ):
     run = plan(compose("pretrain", ["speed.devices=2"]))
     run.update(state="running", starts=[{}])
     monkeypatch.setattr(distributed, "PATIENCE", 0.5)
     body = f"import ctypes, os, signal, sys\n{first} if os.environ['RANK'] == '0' else {second}"
-    with pytest.raises(RelposError, match=f"^its processes ended: {said}$"):
+    with pytest.raises(RelposError, match=f"^its processes ended: {message}$"):
         dying(run, monkeypatch, body)
-    assert (run.state, run.record["error"]) == ("failed", f"its processes ended: {said}")
+    assert (run.state, run.record["error"]) == ("failed", f"its processes ended: {message}")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -53,14 +53,14 @@ def steps(
 def training(
     model: MaskedLM, precision: str = "fp32", recorder: type[Any] | None = Recorder
 ) -> Any:
-    made: Any = Pretraining(
+    module: Any = Pretraining(
         model, Recipe(lr=1e-3, warmup=0), steps=10, seed=3, precision=precision, log_every=10
     )
-    made.manual_backward = torch.Tensor.backward  # without a trainer
-    made.recorded = (
-        RecordedSteps(made, recorder(), made.recipe.optimizer_of(model)) if recorder else None
+    module.manual_backward = torch.Tensor.backward  # without a trainer
+    module.recorded = (
+        RecordedSteps(module, recorder(), module.recipe.optimizer_of(model)) if recorder else None
     )
-    return made
+    return module
 
 
 def passes(data: Steps, index: int) -> list[Inputs]:
@@ -70,28 +70,28 @@ def passes(data: Steps, index: int) -> list[Inputs]:
 def check_steps(model: MaskedLM, prepared: Path, *indices: int, **changed: Any) -> None:
     """A recorded step has the sums and gradients of a plain one."""
     plain, recorded = training(model, recorder=None), training(model)
-    some, others = (steps(prepared, few=few, **changed) for few in (False, True))
+    plain_data, recorded_data = (steps(prepared, few=few, **changed) for few in (False, True))
     for index in indices:
-        model.zero_grad()
-        chosen = some.step(index).chosen
+        for p in model.parameters():
+            p.grad = torch.zeros_like(p)
+        chosen = plain_data.step(index).chosen
         expected = [
             sum(column)
-            for column in zip(*plain.gradients(index, passes(some, index), chosen), strict=True)
+            for column in zip(
+                *plain.gradients(index, passes(plain_data, index), chosen), strict=True
+            )
         ]
-        wanted = [
-            torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()
-        ]
+        wanted = [p.grad for p in model.parameters()]
         model.zero_grad()
-        loss, correct = recorded.recorded.sums(index, passes(others, index))
+        loss, correct = recorded.recorded.sums(index, passes(recorded_data, index))
         grads = recorded.recorded.gradients
-        found = [
-            grads[name] / chosen if name in grads else torch.zeros_like(p)
-            for name, p in model.named_parameters()
+        gradients = [
+            grads.get(name, torch.zeros_like(p)) / chosen for name, p in model.named_parameters()
         ]
-        torch.testing.assert_close(found, wanted, atol=1e-10, rtol=1e-8)
+        torch.testing.assert_close(gradients, wanted, atol=1e-10, rtol=1e-8)
         torch._foreach_zero_([*grads.values()])
         assert (float(loss), float(correct)) == pytest.approx(tuple(map(float, expected)))
-        assert others.step(index).chosen == pytest.approx(chosen)
+        assert recorded_data.step(index).chosen == pytest.approx(chosen)
 
 
 SCHEMES = [
@@ -121,14 +121,16 @@ def test_a_recorded_step_has_the_gradients_of_a_plain_one(prepared, position, co
 
 
 @pytest.mark.parametrize(("microbatch", "packing"), PASSES)
-def test_so_has_one_of_several_passes(prepared, microbatch, packing):
+def test_a_recorded_step_of_several_passes_has_the_gradients_of_a_plain_one(
+    prepared, microbatch, packing
+):
     check_steps(
         network("none", "canon"), prepared, 2, batch=24, microbatch=microbatch, packing=packing
     )
 
 
 @pytest.mark.parametrize("masks", [Masked(0.3, 0.3), Masked(0.1, 0.6, 10), diffused])
-def test_masks_are_those_of_the_step(prepared, masks):
+def test_a_recorded_step_has_the_masks_of_a_plain_one(prepared, masks):
     check_steps(network("none"), prepared, 0, 9, masks=masks)
 
 
@@ -138,7 +140,7 @@ def test_a_causal_network_predicts_next_tokens_in_recorded_passes(prepared):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_cuda_graphs_give_the_gradients_of_plain_calls_and_the_same_bits_each_time(prepared):
-    data, found = steps(prepared), []
+    data, weights = steps(prepared), []
     for recorder in (Recorder, CudaGraphs, CudaGraphs):
         model = network().float().cuda()
         module = training(model, "bf16", recorder)
@@ -149,9 +151,9 @@ def test_cuda_graphs_give_the_gradients_of_plain_calls_and_the_same_bits_each_ti
             module.recorded.update(1000.0)
         assert module.recorded.passes.trusted
         assert module.recorded.updates.trusted
-        found.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
-    assert float((found[1] - found[0]).norm() / found[0].norm()) < 1e-3
-    assert torch.equal(found[1], found[2])
+        weights.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    assert float((weights[1] - weights[0]).norm() / weights[0].norm()) < 1e-3
+    assert torch.equal(weights[1], weights[2])
 
 
 def test_a_recorded_update_reads_its_rates_where_a_replay_finds_them(prepared):
@@ -170,12 +172,12 @@ def test_a_recorded_update_reads_its_rates_where_a_replay_finds_them(prepared):
         module.recorded.sums(0, step)
         module.recorded.update(1000.0)
         assert all(
-            isinstance(each, Tensor) and float(each) == pytest.approx(rate) for each in seen[-1]
+            isinstance(value, Tensor) and float(value) == pytest.approx(rate) for value in seen[-1]
         )
         assert [group["lr"] for group in optimizer.param_groups] == [rate] * len(
             optimizer.param_groups
         )
-    assert len({each.data_ptr() for rates in seen[-2:] for each in rates}) == len(seen[-1])
+    assert len({value.data_ptr() for rates in seen[-2:] for value in rates}) == len(seen[-1])
 
 
 def test_a_replay_waits_for_nothing(prepared):
@@ -351,9 +353,9 @@ def test_steps_are_read_ahead_in_order_and_the_thread_ends():
 
     before = set(threading.enumerate())
     assert list(Prefetched(Numbers())) == list(range(50))
-    some = iter(Prefetched(Numbers()))
-    assert [next(some) for _ in range(3)] == [0, 1, 2]
-    some.close()  # type: ignore[attr-defined]
+    items = iter(Prefetched(Numbers()))
+    assert [next(items) for _ in range(3)] == [0, 1, 2]
+    items.close()  # type: ignore[attr-defined]
     assert set(threading.enumerate()) <= before  # threads of earlier tests may have ended meanwhile
 
 
@@ -367,7 +369,7 @@ def test_an_error_while_reading_ahead_is_raised_where_steps_are_taken():
         list(Prefetched(Broken()))
 
 
-def test_the_head_runs_at_the_predicted_tokens_and_others_to_a_sixth():
+def test_the_head_runs_at_the_predicted_tokens_and_more_up_to_a_sixth():
     labels, held = torch.full((40, 100), -100), torch.randperm(4000)[:3840]
     labels.view(-1)[held[:500]] = 7
     at = outputs(labels, held)

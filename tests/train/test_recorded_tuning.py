@@ -46,9 +46,9 @@ def classifier(
 
 
 def tuning(model: Classifier) -> Any:
-    made: Any = Finetuning(task("mnli"), model, Recipe(lr=1e-3, warmup=0), 20, 3, "fp32", 1)
-    made.manual_backward = torch.Tensor.backward  # without a trainer
-    return made
+    module: Any = Finetuning(task("mnli"), model, Recipe(lr=1e-3, warmup=0), 20, 3, "fp32", 1)
+    module.manual_backward = torch.Tensor.backward  # without a trainer
+    return module
 
 
 def check_steps(model: Classifier, data: Encoded, microbatch: int, *indices: int) -> None:
@@ -56,24 +56,23 @@ def check_steps(model: Classifier, data: Encoded, microbatch: int, *indices: int
     plain, recorded = tuning(model), tuning(model)
     steps = RecordedSteps(recorded, Recorder(), recorded.recipe.optimizer_of(model))
     # 200 rows are seven batches of 29, the last one of 26.
-    some, others = (
+    plain_data, recorded_data = (
         list(TuningSteps(data, 3, 29, 14, microbatch, few_shapes=few)) for few in (False, True)
     )
     for index in indices:
+        for p in model.parameters():
+            p.grad = torch.zeros_like(p)
+        sums = plain.gradients(index, plain_data[index].microbatches, plain_data[index].rows)
+        expected = [float(sum(column)) for column in zip(*sums, strict=True)]
+        wanted = [p.grad for p in model.parameters()]
         model.zero_grad()
-        found = plain.gradients(index, some[index].microbatches, some[index].rows)
-        expected = [float(sum(column)) for column in zip(*found, strict=True)]
-        wanted = [
-            torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()
-        ]
-        model.zero_grad()
-        sums, rows = steps.sums(index, others[index].microbatches), others[index].rows
-        found = [
-            steps.gradients[name] / rows if name in steps.gradients else 0 * p
+        sums, rows = steps.sums(index, recorded_data[index].microbatches), recorded_data[index].rows
+        gradients = [
+            steps.gradients.get(name, torch.zeros_like(p)) / rows
             for name, p in model.named_parameters()
         ]
         # The loss of both is computed in float32.
-        torch.testing.assert_close(found, wanted, atol=1e-7, rtol=1e-5)
+        torch.testing.assert_close(gradients, wanted, atol=1e-7, rtol=1e-5)
         assert [*map(float, sums)] == pytest.approx(expected, rel=1e-6)
         torch._foreach_zero_([*steps.gradients.values()])
 
@@ -90,12 +89,12 @@ def test_a_recorded_fine_tuning_has_the_gradients_of_a_plain_one(kind, labels):
     ("position", "conv"), [("absolute", "canon"), ("rope", "qkv"), ("none", "convbert")]
 )
 @pytest.mark.parametrize("microbatch", [3, pytest.param(32, marks=pytest.mark.full)])
-def test_so_it_has_with_neighbours_and_in_several_passes(position, conv, microbatch):
+def test_gradients_agree_with_neighbours_and_in_several_passes(position, conv, microbatch):
     check_steps(classifier(3, "plain", position, conv), encoded(CLASSES), microbatch, 6)
 
 
 def test_a_step_sums_losses_and_hits_and_of_a_regression_squared_errors():
-    made = tuning(classifier(3))
+    module = tuning(classifier(3))
     for outputs, labels, wanted in (
         (
             [[9.0, 0.0, 0.0], [0.0, 9.0, 0.0], [0.0, 9.0, 0.0], [0.0, 0.0, 9.0]],
@@ -104,17 +103,17 @@ def test_a_step_sums_losses_and_hits_and_of_a_regression_squared_errors():
         ),
         ([[1.0], [2.0]], [3.0, 2.5], (4.25, 4.25)),
     ):
-        made.model.forward = lambda *inputs, outputs=outputs: torch.tensor(outputs)
+        module.model.forward = lambda *inputs, outputs=outputs: torch.tensor(outputs)
         batch = dict.fromkeys(("input_ids", "attention_mask", "token_types")) | {
             "labels": torch.tensor(labels)
         }
-        assert [float(value) for value in made.losses(batch)] == pytest.approx(wanted, abs=0.01)
+        assert [float(value) for value in module.losses(batch)] == pytest.approx(wanted, abs=0.01)
 
 
 @pytest.mark.parametrize("kind", get_args(ClassifierKind))
 def test_a_replayed_fine_tuning_waits_for_nothing(kind):
-    made = tuning(classifier(3, kind))
-    recorded = RecordedSteps(made, Recorder(), made.recipe.optimizer_of(made.model))
+    module = tuning(classifier(3, kind))
+    recorded = RecordedSteps(module, Recorder(), module.recipe.optimizer_of(module.model))
     first = next(iter(TuningSteps(encoded(CLASSES), 3, 29, 1, 32, few_shapes=True)))
     for attempt in (nullcontext(), Refused()):
         with attempt:

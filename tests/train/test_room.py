@@ -56,12 +56,12 @@ def test_the_next_try_takes_half_the_micro_batch_that_was_too_much_and_keeps_it(
     assert [(start["microbatch"], start.get("out_of_memory")) for start in run.record["starts"]] == [
         (8, 8), (4, 4), (2, None), (2, None),
     ]  # fmt: skip
-    said = [line for line in capsys.readouterr().err.splitlines() if "ran out of memory" in line]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "ran out of memory" in line]
     name = f"relpos: {run.name} ran out of memory with speed.microbatch="
-    assert said == [f"{name}8; now 4", f"{name}4; now 2", f"{name}4; now 2"]
+    assert lines == [f"{name}8; now 4", f"{name}4; now 2", f"{name}4; now 2"]
 
 
-def test_what_the_user_says_is_taken_whatever_was_too_much(toy_runs, monkeypatch):
+def test_the_users_micro_batch_is_taken_even_if_it_was_too_much(toy_runs, monkeypatch):
     for overrides, number in ((["speed.microbatch=8"], 8), (["speed.microbatch=8"], 8), ([], 4)):
         run = plan(compose("pretrain", [*TINY, "evaluations=1", *overrides]))
         with monkeypatch.context() as patch:
@@ -72,25 +72,25 @@ def test_what_the_user_says_is_taken_whatever_was_too_much(toy_runs, monkeypatch
 
 
 def test_a_micro_batch_of_more_than_the_batch_is_not_what_ran_out():
-    told: list[int] = []
+    sizes: list[int] = []
     with (
         pytest.raises(RelposError, match="speed.microbatch=8; try speed.microbatch=4"),
-        explained_memory(64, 8, told.append),
+        explained_memory(64, 8, sizes.append),
     ):
         out_of_memory()
-    assert told == [8]
+    assert sizes == [8]
 
 
 def test_where_one_example_is_too_much_a_smaller_network_is_named():
-    told: list[int] = []
+    sizes: list[int] = []
     with (
         pytest.raises(RelposError, match="a single example in a forward pass"),
-        explained_memory(1, 32, told.append),
+        explained_memory(1, 32, sizes.append),
     ):
         out_of_memory()
 
 
-def test_what_an_earlier_run_of_this_process_has_left_is_free(monkeypatch):
+def test_memory_that_an_earlier_run_of_this_process_has_left_is_free(monkeypatch):
     free = [1]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: free.append(1 << 36))

@@ -36,7 +36,9 @@ TINY = ["steps=3", "batch=8", "log_every=1", "evaluations=1", "data.pairs=64"]
 
 
 def gradient(model: MaskedLM, step: Step, least: int) -> Tensor:
-    """Of one update without clipping, every micro-batch padded to `least` tokens at least."""
+    """The gradient of one update, unclipped, every micro-batch padded to `least` tokens."""
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
     for part in step.microbatches:
         width = max(0, least - part.input_ids.shape[1])
         ids, labels = (
@@ -46,14 +48,9 @@ def gradient(model: MaskedLM, step: Step, least: int) -> Tensor:
         seed_dropout(model, fold(3, step.index), part.keys)
         loss, _, _ = model.loss_sum(ids, labels, functional.pad(part.attention_mask, (0, width)))
         (loss / step.chosen).backward()
-    found = torch.cat(
-        [
-            torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten()
-            for p in model.parameters()
-        ]
-    )
+    gradients = torch.cat([p.grad.flatten() for p in model.parameters()])
     model.zero_grad()
-    return found
+    return gradients
 
 
 CUT = ["composite-none", "shaw-convbert", "absolute-lightconv"]

@@ -139,7 +139,7 @@ def elsewhere(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 
 @pytest.mark.full
-def test_they_compute_the_same(elsewhere):
+def test_exported_networks_compute_the_same_without_relpos(elsewhere):
     assert elsewhere["modules"] == []
     for name in NETWORKS:
         assert elsewhere[name]["different"] < 1e-10, name
@@ -155,7 +155,7 @@ def test_without_relpos_the_pipeline_fills_masks_as_we_do(elsewhere, exported):
 
 
 @pytest.mark.full
-def test_they_are_trained_and_saved_with_their_code(elsewhere, exported):
+def test_exported_networks_are_trained_and_saved_with_their_code(elsewhere, exported):
     for name in NETWORKS:
         if name != "classifier":
             assert elsewhere[name]["trained"], name
@@ -163,7 +163,7 @@ def test_they_are_trained_and_saved_with_their_code(elsewhere, exported):
             relpos.load(exported / name)
 
 
-def test_what_is_saved_with_relpos_carries_the_code_too(exported, tmp_path):
+def test_a_network_saved_with_relpos_carries_the_code_too(exported, tmp_path):
     model = transformers.AutoModelForMaskedLM.from_pretrained(exported / "tisa")
     assert type(model).__module__ == "relpos.train.huggingface"
     model.save_pretrained(tmp_path)

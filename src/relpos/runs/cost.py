@@ -79,7 +79,7 @@ class Estimate:
         self.workers = 1
         """The most runs that were at work at once: between two runs a worker is not."""
         self.devices = 1
-        """Of a worker."""
+        """Devices of a worker."""
         self.finished: dict[str, tuple[float, float]] = {}
         """Stage → operations and device-seconds of its finished runs."""
         self.under_way: float | None = None
@@ -100,7 +100,7 @@ class Estimate:
         steps."""
         with suppress(KeyError, ValueError, TypeError, AttributeError):  # the record does not say
             (start,) = record["starts"]  # several: steps were lost or done twice
-            # others: taken over from another run
+            # from_step: earlier steps were taken over from another run
             if start.get("from_step") or record["state"] != "finished":
                 return
             operations, seconds = self.finished.get(record["stage"], (0.0, 0.0))
@@ -115,10 +115,10 @@ class Estimate:
 
     def rate(self, stage: str) -> float | None:
         """Operations per second of each device; None: unknown. Where no run of the stage has
-        finished, that of the other ones."""
-        known = [self.finished[stage]] if stage in self.finished else [*self.finished.values()]
-        operations = sum(work for work, _ in known)
-        seconds = sum(time for _, time in known)
+        finished, that of the other stages."""
+        totals = [self.finished[stage]] if stage in self.finished else [*self.finished.values()]
+        operations = sum(work for work, _ in totals)
+        seconds = sum(time for _, time in totals)
         return operations / seconds if seconds else self.under_way or self.measured
 
     def seconds(self, runs: Iterable[Run]) -> float | None:

@@ -131,7 +131,7 @@ def launch(run: Run, wait: bool = True) -> None:
     limits = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     with reserved_port() as port:
         if nodes > 1:
-            # One that ends badly ends all: the others would wait for it, and srun for them.
+            # A process that ends badly ends all: the others would wait for it, and srun for them.
             before = (
                 "srun",
                 "--unbuffered",
@@ -161,7 +161,7 @@ def launch(run: Run, wait: bool = True) -> None:
     if run.state == "finished":
         return
     if stopped:
-        _settle(run, "running", "interrupted")  # of processes that had to be killed
+        _settle(run, "running", "interrupted")  # where processes had to be killed
         raise KeyboardInterrupt(stopped[0])
     if wait and run.state == "interrupted":  # somebody has stopped the processes and not this one
         raise KeyboardInterrupt(signal.SIGTERM)
@@ -176,10 +176,9 @@ def launch(run: Run, wait: bool = True) -> None:
         how |= {rank: f"{rank} hung and was killed" for rank in hung}
         why = f"its processes ended: {', '.join(how.values())}"
         _settle(run, run.state, "failed", error=why)
-        # none where another process has taken up the run since
+        # the record has no error where another process has taken up the run since
         error = run.record.error or why
-        # The first process has recorded what it saw: that another one was lost. How, this process
-        # knows.
+        # The first process has recorded that another one was lost; this process knows how.
         lost = [text for rank, text in how.items() if codes[rank] < 0]
         if lost and error != why:
             error += f"; process {', '.join(lost)}"

@@ -82,7 +82,8 @@ def execute(run: Run, wait: bool = True, log: bool = False, retries: Retries | N
         if shape(run) == ALONE:
             _execute_here(run, log)
             return run
-    # Its processes take the lock themselves. Starting them takes seconds: it was checked first.
+    # The run's processes take the lock themselves. Starting them takes seconds: the lock was
+    # checked first.
     with _printing_to(run.path / LOG) if log else nullcontext():
         launch(run, wait)
     return run
@@ -116,14 +117,14 @@ def _execute_with_others(run: Run, here: Place, wait: bool, retries: Retries | N
     record changes while they arrive."""
     group = meet(here, run)
     if not group.first:
-        while (said := group.said()) == WAITS:
+        while (message := group.broadcast()) == WAITS:
             pass
-        if said:
+        if message:
             run.work()
         return
     # Others that hear nothing for long take it that this process hangs.
-    with locked(run.path, wait, lambda: group.said(WAITS)) as held:
-        if group.said(held and _is_to_start(run, retries)):
+    with locked(run.path, wait, lambda: group.broadcast(WAITS)) as held:
+        if group.broadcast(held and _is_to_start(run, retries)):
             _execute_here(run)
 
 
@@ -131,7 +132,7 @@ def _record_start(run: Run) -> None:
     """Writes `config.yaml` and the start into the record."""
     # Before the record: whoever sees a record finds the configuration beside it.
     config = {key: value for key, value in asdict(run.config).items() if value is not None}
-    config.pop("logger", None)  # which may be told a key, and which nobody reads there
+    config.pop("logger", None)  # it may hold a key, and nobody reads it there
     write_text(run.path / "config.yaml", OmegaConf.to_yaml(config))
     run.begin(
         stage=run.stage,
@@ -183,7 +184,7 @@ def _execute_here(run: Run, log: bool = False) -> None:
             raise
         remove_left(run.path)
 
-    # with those of the starts that were interrupted, since a run goes on from there
+    # including the starts that were interrupted, since a run goes on from there
     def seconds() -> float:
         return round(run.record.seconds + time.perf_counter() - started, 2)
 
@@ -237,10 +238,10 @@ def _printing_to(path: Path) -> Iterator[None]:
 
 def _record_end(run: Run, error: BaseException, seconds: Callable[[], float], log: bool) -> None:
     """Writes into the record that the run was interrupted, or that it failed and why; however often
-    it is asked to stop meanwhile.
+    the process is asked to stop meanwhile.
 
     Raises:
-        KeyboardInterrupt: it was; the end is written first.
+        KeyboardInterrupt: the run was interrupted; the end is written first.
         RelposError: the run's folder is gone.
     """
     try:
@@ -258,7 +259,7 @@ def _record_end(run: Run, error: BaseException, seconds: Callable[[], float], lo
                 else:
                     _record_failure(run, error)
     except KeyboardInterrupt as stop:
-        if run.state == "running":  # it came before the signals were held
+        if run.state == "running":  # the signal came before signals were held
             _record_end(run, stop, seconds, log)
         raise
 

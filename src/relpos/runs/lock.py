@@ -110,8 +110,8 @@ def _acquire(lock: FileLock, seconds: float = 0) -> bool:
     """Whether this process has the lock now, or has it in so many seconds.
 
     Raises:
-        OSError: the file system has no locks. What filelock does instead outlives the process, and
-            everybody waits for a dead one.
+        OSError: the file system has no locks. The file that filelock makes instead outlives the
+            process, and everybody waits for a dead one.
     """
     free = True
     try:

@@ -117,7 +117,7 @@ class Network:
         """Refuses a fine-tuned classifier, without reading its weights.
 
         Raises:
-            RelposError: it is one; names the run that it was fine-tuned from.
+            RelposError: the network is one; names the run that it was fine-tuned from.
         """
         if self.is_pretraining:  # its weights may be elsewhere
             return
@@ -194,12 +194,12 @@ def labels(networks: Sequence[Network]) -> list[str]:
     """
     in_row = Counter(network.row for network in networks)
     # Seeds are added only where a row is there several times: labels are read in legends.
-    short = [
-        network.row + f" seed {network.seed}" * (in_row[network.row] > 1)
-        if network.row
-        else _scheme(network)
-        for network in networks
-    ]
+    short = []
+    for network in networks:
+        if network.row:
+            short.append(network.row + f" seed {network.seed}" * (in_row[network.row] > 1))
+        else:
+            short.append(_scheme(network))
     return short if len(set(short)) == len(short) else [network.name for network in networks]
 
 
@@ -253,7 +253,7 @@ def of_run(folder: Path) -> Network:
     record = read_record(folder)
     stage = record.get("stage")
     state = record.get("state")
-    # deleted after its table was written, for instance, or failed before it began
+    # The run was deleted after its table was written, for instance, or failed before it began.
     if stage is None:
         raise RelposError(
             f"network={folder}: no run that has begun (record.json is missing or names no stage)"
@@ -307,9 +307,9 @@ def _instead(path: Path) -> str:
     if not path.exists():
         hint = nearest(path.name, (file.name for file in path.parent.glob("*")))
         return f"no such folder or file{f'.{hint}' if 'Did you mean' in hint else ''}"
-    said = f"no finished run and no model folder ({WEIGHTS} is missing)"
+    text = f"no finished run and no model folder ({WEIGHTS} is missing)"
     files = [*path.glob(f"*/{WEIGHTS}"), *path.glob("*/record.json")]
     inside = sorted({file.parent.name for file in files})
     return (
-        f"{said}; it holds {', '.join(inside[:3])}{', …' * (len(inside) > 3)}" if inside else said
+        f"{text}; it holds {', '.join(inside[:3])}{', …' * (len(inside) > 3)}" if inside else text
     )

@@ -26,7 +26,7 @@ from relpos.readers import RECORD, Plain, fitted, read_json, read_yaml, sealed, 
 from relpos.train.checkpoint_files import by_age
 
 GIVEN = "given"
-"""The stage of what the user named."""
+"""The stage of a network that the user named."""
 SHAPES: dict[str, Any] = {
     "stage": str | None,
     "identity": str,
@@ -39,7 +39,7 @@ SHAPES: dict[str, Any] = {
 
 
 class OfStage:
-    """What says of which stage it is: a run, a line about one, or a number of one."""
+    """What has a stage: a run, a line about one, or a number of one."""
 
     stage: str
 
@@ -95,7 +95,7 @@ class Run(OfStage):
         one place where they are parsed.
 
         Raises:
-            RelposError: one is missing.
+            RelposError: a value is missing.
         """
         return cls(
             name,
@@ -344,11 +344,10 @@ class Observed(Run):
 
     def planned(self) -> Run:
         """The run as an object of its stage's class."""
-        needed = {
-            name: run.planned() if isinstance(run, Observed) else run
-            for name, run in self.inputs.items()
+        planned = {
+            name: run.planned() for name, run in self.inputs.items() if isinstance(run, Observed)
         }
-        return replace(self.described.run(), inputs=needed)
+        return replace(self.described.run(), inputs=self.inputs | planned)
 
     def phases(self) -> list[tuple[float, float]]:
         return self.planned().phases()
@@ -380,7 +379,7 @@ def input_of(folder: Path, name: str) -> Path:
     """Where the input of this name of the run in `folder` is, as its record says.
 
     Raises:
-        KeyError: it has none of this name.
+        KeyError: the run has no input of this name.
         RelposError: the record is damaged.
     """
     return placed(folder, str(read_record(folder)["inputs"][name]))

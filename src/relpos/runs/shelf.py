@@ -63,7 +63,7 @@ def finished(stage: str) -> Iterator[tuple[Path, Record]]:
         except RelposError as error:
             say(f"relpos: {error}")
             continue
-        # Others may become anything yet, and a figure made of them would change by itself.
+        # Unfinished runs change yet, and a figure made of them would change by itself.
         if record.state == "finished":
             yield folder, record
 
@@ -193,19 +193,19 @@ def figure(run: Path, metric: str) -> float:
     Raises:
         RelposError: the run has none of this name.
     """
-    known = final(read_record(run))
-    value = known[checked_metric(metric, known)]
+    values = final(read_record(run))
+    value = values[checked_metric(metric, values)]
     return -value if metric.startswith("-") else value
 
 
-def checked_metric(metric: str, known: Collection[str]) -> str:
-    """The name of the figure that `metric` names, which must be a known one.
+def checked_metric(metric: str, names: Collection[str]) -> str:
+    """The name of the figure that `metric` names, which must be one of `names`.
 
     Raises:
-        RelposError: it is not; the line has the nearest name.
+        RelposError: there is no such figure; the line has the nearest name.
     """
     name = metric.removeprefix("-")
-    refuse_unknown(f"metric={metric}: the run has no figure", name, known)
+    refuse_unknown(f"metric={metric}: the run has no figure", name, names)
     return name
 
 

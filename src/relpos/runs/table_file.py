@@ -72,8 +72,8 @@ def read_table(folder: Path, form: type[Form]) -> Form:
     have the form's defaults.
 
     Raises:
-        RelposError: there is none, and the nearest names are given; or its file is damaged, and the
-            place in it is named.
+        RelposError: there is no table, and the nearest names are given; or its file is damaged, and
+            the place in it is named.
     """
     path = folder / FILE
     if not path.exists():

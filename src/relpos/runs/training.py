@@ -43,7 +43,7 @@ from relpos.train.checkpoint import (
 )
 from relpos.train.checkpoint_files import newest
 from relpos.train.group import LONG, Group
-from relpos.train.loggers import Bar, JsonLines, conclude, identified, log_again, made
+from relpos.train.loggers import Bar, JsonLines, conclude, identified, log_again, logger_of
 from relpos.train.module import Training
 from relpos.train.prefetch import StepsData
 from relpos.train.pretrain import Pretraining
@@ -83,7 +83,7 @@ def fit(run: Run, parts: Parts, evaluations: int) -> pl.Trainer:
     pre-training is evaluated. Of several processes the first one writes."""
     module, group, config = parts.module, parts.module.group, _config(run)
     every = max(1, module.steps // evaluations) if evaluations else 0
-    # the step at which it keeps a trunk for other runs; None: none can begin there
+    # the step at which the run keeps a trunk for other runs; None: none can begin there
     keeps = parts.constant if group.world == 1 else None
 
     def note_memory(microbatch: int) -> None:
@@ -95,7 +95,7 @@ def fit(run: Run, parts: Parts, evaluations: int) -> pl.Trainer:
     if isinstance(module, Pretraining) and step:
         _restore_evaluation(run, module, trainer, every, step)
     if group.first:
-        # which the trainer has chosen
+        # only now has the trainer chosen the device
         tell_of_precision(config.precision, trainer.strategy.root_device)
     started = time.perf_counter()
     worked = time.process_time()
@@ -105,7 +105,7 @@ def fit(run: Run, parts: Parts, evaluations: int) -> pl.Trainer:
         with restoring, stopping(), explained_memory(parts.microbatch, most, note=note_memory):
             trainer.fit(module, parts.data, ckpt_path=checkpoint, weights_only=True)
     finally:
-        # Also of a start that failed: an attention kernel may be why.
+        # For a start that failed, too: an attention kernel may be why.
         if group.first and (used := kernels_used(module.model)):
             # the first error is the one to show
             with suppress(RelposError) if sys.exc_info()[0] else nullcontext():
@@ -185,9 +185,9 @@ def _restore_evaluation(
     steps, and not there, because a kill came between the checkpoint and its evaluation, it is made
     before training goes on."""
     lines = logged(run.path) if module.group.first else []
-    found = [line for line in lines if line.pop("step") == step and "heldout_loss" in line]
-    if module.group.said(float(bool(found))):
-        module.result, module.evaluated = found[0] if found else {}, step
+    evaluations = [line for line in lines if line.pop("step") == step and "heldout_loss" in line]
+    if module.group.broadcast(float(bool(evaluations))):
+        module.result, module.evaluated = evaluations[0] if evaluations else {}, step
     elif step % every == 0:
         trainer.callbacks.append(EvaluatedFirst())  # type: ignore[attr-defined]
 
@@ -282,8 +282,8 @@ def fp32_over_bf16(device: torch.device) -> float:
 
 
 def _noted(run: Run, key: str, processes: int) -> list[int]:
-    """What the starts of a run with as many processes have noted under a key; those whose training
-    never began have not."""
+    """What the starts of a run with as many processes have noted under a key; starts whose
+    training never began have noted nothing."""
     return [
         start[key]
         for start in run.record.starts
@@ -295,8 +295,8 @@ def microbatch_of(run: Run, encoder: Encoder, group: Group) -> int:
     """Examples of full length in a forward pass: what the user says; else what the record says;
     else what suits the machine.
 
-    The record's is that of the first start that took less than has ever been too much; where there
-    is none, half of that.
+    The record has that of the first start with less than the least that ran out of memory; where
+    there is none, half of that least.
     """
     config = _config(run)
     if config.speed.microbatch != "auto":
@@ -348,8 +348,8 @@ def _checked_step(path: Path, module: Training) -> int:
 
 @contextmanager
 def _restoring(path: Path | None, module: Training) -> Iterator[None]:
-    """What fails inside is laid to the checkpoint, which may be forged, until it is restored; None:
-    there is none."""
+    """Blames errors on the checkpoint, which may be forged, until it is restored; None: there is
+    none."""
     try:
         yield
     except RelposError:
@@ -378,12 +378,12 @@ def _asked_logger(run: Run, config: TrainingConfig, architecture: Architecture) 
         run.path.name,
         run.stage,
         architecture.encoder.plain() | _origin(run) | run.meaning,
-        # the second: of a network which no word names
+        # `scheme_name`: of a network which no word names
         scheme=config.scheme or scheme_name(architecture.position, architecture.conv),
         table=config.table,
         row=config.row,
     )
-    logger = made(config.logger, fields, run.path)
+    logger = logger_of(config.logger, fields, run.path)
     log_again(logger, logged(run.path))
     return logger
 
@@ -391,12 +391,12 @@ def _asked_logger(run: Run, config: TrainingConfig, architecture: Architecture) 
 def _origin(run: Run) -> dict[str, Any]:
     """What a run's own meaning lacks: the network that it began with; the text that this was
     pre-trained on, where that is known; its tokenizer."""
-    known: dict[str, Any] = {}
+    origin: dict[str, Any] = {}
     first = run.inputs.get("start", run).beginning
     if first is not run:
-        known["network"] = first.name if first.is_given else first.path.name
+        origin["network"] = first.name if first.is_given else first.path.name
     tokenizer = made_from(run.path, "tokenizer")
-    known["tokenizer"] = tokenizer.name if tokenizer else first.name
+    origin["tokenizer"] = tokenizer.name if tokenizer else first.name
     if store := made_from(run.path, "store"):
-        known["data"] = read_yaml(store / "config.yaml").get("data")
-    return known
+        origin["data"] = read_yaml(store / "config.yaml").get("data")
+    return origin

@@ -40,7 +40,7 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Path | None:
     inputs = {name: other.identity for name, other in run.inputs.items()}
     wanted = inputs, _shared(run.meaning)
     dials = {"threads": threads, "microbatch": microbatch, "processes": 1}
-    found = []
+    candidates = []
     for folder in (runs_root() / run.stage).glob(f"{run.name}-*"):
         # Finished or not: the checkpoint in `trunk/` is whole as soon as it is there.
         if folder == run.path or not checkpoints(folder / FOLDER):
@@ -60,9 +60,9 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Path | None:
         begun = [start for start in record.starts if "from_step" in start]
         same_bits = all(dials.items() <= start.items() for start in begun)
         if alike and step <= end and begun and same_bits:
-            found.append((step, folder))
+            candidates.append((step, folder))
     # The farthest first; a nearer one serves where that checkpoint is damaged.
-    for _, folder in sorted(found, reverse=True):
+    for _, folder in sorted(candidates, reverse=True):
         try:
             if checkpoint := newest(folder / FOLDER):
                 logged(folder)  # as `copy_log` will read it

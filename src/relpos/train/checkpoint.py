@@ -100,9 +100,9 @@ class Checkpointing(pl.Callback):
 
     Args:
         folder: where checkpoints lie.
-        every: steps between two of them; None: `STEPS`, and so many more that writing takes no more
-            than `SHARE` of the time. On a GPU 500 updates take seconds, and a checkpoint may take
-            one.
+        every: steps between two checkpoints; None: `STEPS`, and so many more that writing takes no
+            more than `SHARE` of the time. On a GPU 500 updates take seconds, and a checkpoint may
+            take one.
         group: the processes that share the run: they stop at the same step, and the first one
             writes.
     """
@@ -110,7 +110,7 @@ class Checkpointing(pl.Callback):
     def __init__(self, folder: Path, every: int | None, group: Group = ALONE) -> None:
         self.folder, self.every, self.group = folder, every, group
         self.asked: int | None = None
-        # of the last one; before the first a second is assumed
+        # of the last checkpoint; before the first a second is assumed
         self.written, self.took = time.monotonic(), 1.0
 
     def on_train_start(self, trainer: pl.Trainer, module: Any) -> None:
@@ -138,16 +138,15 @@ class Checkpointing(pl.Callback):
         # After the last step only if asked to stop: otherwise the model is written next, and the
         # checkpoints are deleted.
         if stop is not None or (due and step < int(trainer.max_steps)):
-            # which refuses weights that are not finite: they must not replace the last good
-            # checkpoint
+            # Refuses weights that are not finite: they must not replace the last good checkpoint.
             module.gather()
             if self.group.first:
                 began = time.monotonic()
                 trainer.save_checkpoint(self.folder / LAST)
                 self.written = time.monotonic()
                 self.took = self.written - began
-            # the others wait here, where it may take long, and not in the next step
-            self.group.said()
+            # the other processes wait here, where it may take long, and not in the next step
+            self.group.broadcast()
         if stop is not None:
             raise Interrupted(stop)
 
@@ -156,10 +155,10 @@ class Checkpointing(pl.Callback):
         checkpoint["logged"] = len(self._lines(trainer))
 
     def on_load_checkpoint(self, trainer: pl.Trainer, module: Any, checkpoint: Plain) -> None:
-        """Refuses to go on with a log that lacks some of them.
+        """Refuses to go on with a log that lacks some of these lines.
 
         Raises:
-            RelposError: it does: somebody has deleted or cut it.
+            RelposError: somebody has deleted or cut the log.
         """
         if self.group.first and len(self._lines(trainer)) < checkpoint.get("logged", 0):
             raise RelposError(
@@ -184,8 +183,8 @@ class EvaluatedFirst(pl.Callback):
 
     @torch.no_grad()
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Lightning's own loop cannot: restored from a checkpoint, it counts the evaluation of that
-        step as done."""
+        """Evaluates in place of Lightning's own loop: restored from a checkpoint, that counts the
+        evaluation of its step as done."""
         module.eval()
         module.on_validation_epoch_start()
         for index, batch in enumerate(trainer.datamodule.val_dataloader()):  # type: ignore[attr-defined]
@@ -201,7 +200,7 @@ class Kept(pl.Callback):
         self.folder, self.step = folder, step
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: object) -> None:
-        """Writes it when the step is reached."""
+        """Writes the checkpoint when the step is reached."""
         # There is no group to ask who writes: only a run of one process keeps a trunk.
         if trainer.global_step == self.step:
             module.gather()

@@ -21,7 +21,7 @@ HALF = ".*.ckpt.*"
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The files in a folder, whatever their content."""
+    """The checkpoints in a folder, whatever their content."""
     return list(folder.glob("*.ckpt"))
 
 

@@ -144,7 +144,7 @@ class Splits:
         return self.encoded[split]
 
     def __contains__(self, split: str) -> bool:
-        """Whether there is such a file."""
+        """Whether the split has a file."""
         return self.location.has(self.task, split)
 
 
@@ -164,7 +164,7 @@ class FinetuningData(StepsData):
     test_dataloader = val_dataloader
 
 
-# One and no more: encoded rows are large, and runs of one task come one after another.
+# Of one task: encoded rows are large, and runs of one task come one after another.
 @lru_cache(maxsize=1)
 def kept_rows(content: str) -> dict[str, Encoded]:
     """The splits that this process has read: so further runs on one task, such as ten seeds of it,

@@ -1,9 +1,9 @@
 """The processes that share one training run, and what they tell each other.
 
-Each holds a replica of the network and takes whole micro-batches of a step. Gradients are summed,
-not averaged: the loss of every micro-batch has already been divided by the number of chosen tokens
-in the whole step, so the sum is, to rounding, the gradient that one process would compute. All see
-the same sums, so replicas stay equal bit for bit.
+Each process holds a replica of the network and takes whole micro-batches of a step. Gradients are
+summed, not averaged: the loss of every micro-batch has already been divided by the number of chosen
+tokens in the whole step, so the sum is, to rounding, the gradient that one process would compute.
+All processes see the same sums, so replicas stay equal bit for bit.
 
 Lightning's own wrapper is not used: it needs the same number of backward passes in every process,
 which a step need not have.
@@ -29,13 +29,13 @@ PATIENCE, LONG = 5 * 60, 30 * 60
 """Seconds that a process waits for a message of another one: within and between steps; and after
 the beginning, an evaluation or a checkpoint, which may take longer in one process."""
 DAY, SLICE = timedelta(days=1), timedelta(seconds=1)
-"""Of gloo, which hears no signals: one waits for a slice, again and again. Slices are counted, and
-not the clock, because a cluster may suspend all processes for hours."""
+"""Limits of gloo, which hears no signals: a process waits for a slice, again and again. Slices are
+counted, and not the clock, because a cluster may suspend all processes for hours."""
 MEETING = 120.0
 """Seconds that processes wait for one another at the beginning; imports from a busy file system
 take minutes."""
 SOON = 10.0
-"""Seconds after which one says that it waits; of `LONG` a minute."""
+"""Seconds after which a process says that it waits; a minute where it waits for `LONG`."""
 
 
 class Broken(RelposError):
@@ -47,7 +47,7 @@ class Group:
 
     Args:
         rank: number of this process; 0 writes, the others only compute.
-        world: how many there are.
+        world: number of processes.
         local: number of this process on its node.
         store: where the processes have met.
     """
@@ -84,8 +84,8 @@ class Group:
         self._exchange(numbers, self.control, patience)
         return numbers.tolist()
 
-    def said(self, number: float = 0.0) -> float:
-        """The number that the first process says, who may have been busy for long."""
+    def broadcast(self, number: float = 0.0) -> float:
+        """The number of the first process, which may have been busy for long."""
         return self.sums([number if self.first else 0.0], LONG)[0]
 
     def sum_gradients(self, model: nn.Module) -> None:
@@ -100,12 +100,15 @@ class Group:
         reached = torch.tensor(
             [float(p.grad is not None) for p in parameters], device=parameters[0].device
         )
-        parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        flat = torch.cat([reached, *(part.reshape(-1).float() for part in parts)])
+        parts = [reached]
+        for p in parameters:
+            grad = torch.zeros_like(p) if p.grad is None else p.grad
+            parts.append(grad.reshape(-1).float())
+        flat = torch.cat(parts)
         # None is the default group, NCCL where there are GPUs: gradients do not pass through the
         # CPU.
         self._exchange(flat, None, PATIENCE)
-        # first in how many processes each parameter got a gradient
+        # counts: of the processes in which a parameter got a gradient
         counts, *sums = flat.split([len(parameters), *(p.numel() for p in parameters)])
         for p, part, count in zip(parameters, sums, counts.tolist(), strict=True):
             p.grad = part.view_as(p).to(p.dtype) if count else None
@@ -114,15 +117,15 @@ class Group:
         self.messages += 1
         try:
             work = dist.all_reduce(values, group=group, async_op=True)
-            # NCCL's only waits on the GPU, and the sums before it, over gloo, have shown that all
-            # are there.
+            # NCCL's `wait` only waits on the GPU; the sums before it, over gloo, have shown that
+            # all processes are there.
             missing = (
                 []
                 if dist.get_backend(group) == "nccl" and work.wait()
                 else self._await(work, patience)
             )
         except RuntimeError as error:  # gloo: "Connection closed by peer"; NCCL: DistBackendError
-            atexit.unregister(_leave)  # it would wait for the lost one
+            atexit.unregister(_leave)  # it would wait for the lost process
             raise Broken(f"another process of this run has ended ({one_line(error)})") from error
         if missing:
             atexit.unregister(_leave)
@@ -132,8 +135,8 @@ class Group:
             )
 
     def _await(self, work: dist.Work, patience: int) -> list[int]:
-        """Waits until a message is exchanged; returns the processes that it still waits for after
-        so many seconds."""
+        """Waits until a message is exchanged; returns the processes that are missing after
+        `patience` seconds."""
         soon, missing = round(SOON if patience < LONG else 6 * SOON), [0]
         try:
             for second in range(patience):
@@ -159,8 +162,8 @@ class Group:
         return missing or [other for other in range(self.world) if other != self.rank]
 
     def _look_round(self, missing: list[int]) -> None:
-        """Tells the others that this process waits, and puts the numbers of those into the list
-        that do not."""
+        """Tells the others that this process waits, and puts those that do not wait into
+        `missing`."""
         assert self.store is not None
         names = [f"{self.messages} {other}" for other in range(self.world)]
         self.store.set(names[self.rank], "")

@@ -61,7 +61,7 @@ class _WithHead(RelposPreTrainedModel):
         )
 
     def _logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """From the encoder's output (B, n, hidden)."""
+        """The logits from the encoder's output (B, n, hidden)."""
         raise NotImplementedError
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -82,12 +82,12 @@ class RelposForMaskedLM(_WithHead):
     causal = False
     _result = MaskedLMOutput
 
-    def _adopt(self, made: Any) -> None:
-        super()._adopt(made)
-        self.head = made.head
-        if made.encoder.causal != self.causal:
+    def _adopt(self, network: Any) -> None:
+        super()._adopt(network)
+        self.head = network.head
+        if network.encoder.causal != self.causal:
             kinds = ("bidirectional", "AutoModelForMaskedLM"), ("causal", "AutoModelForCausalLM")
-            kind, auto = kinds[made.encoder.causal]
+            kind, auto = kinds[network.encoder.causal]
             raise RelposError(f"this network is {kind}: {auto} opens it")
 
     def _table(self) -> Tensor:
@@ -131,7 +131,7 @@ class RelposForMaskedLM(_WithHead):
 
 
 class RelposForCausalLM(RelposForMaskedLM):
-    """The same of a causal network: the logits at a token predict the next one.
+    """A causal encoder with its head: the logits at a token predict the next one.
 
     Raises:
         RelposError: the network is bidirectional, and would see the token that it is asked for.
@@ -156,12 +156,13 @@ class RelposForSequenceClassification(_WithHead):
         self.num_labels = self.config.num_labels
         return replace(super()._architecture(), outputs=self.num_labels)
 
-    def _adopt(self, made: Any) -> None:
-        super()._adopt(made)
-        self.pooler = made.pooler
-        self.dropout = made.dropout
-        self.classifier = made.classifier
-        self.dense, self.dense_dropout, self.mean = made.dense, made.dense_dropout, made.mean
+    def _adopt(self, network: Any) -> None:
+        super()._adopt(network)
+        self.pooler = network.pooler
+        self.dropout = network.dropout
+        self.classifier = network.classifier
+        self.dense, self.dense_dropout = network.dense, network.dense_dropout
+        self.mean = network.mean
 
     def _logits(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         return class_logits(self, pooled(self.encoder.network, x, attention_mask, self.mean))

@@ -82,23 +82,23 @@ class RelposPreTrainedModel(PreTrainedModel):
     accepts_loss_kwargs = False
     _no_split_modules = ["RelposLayer"]  # noqa: RUF012
 
-    def __init__(self, config: RelposConfig, made: nn.Module | None = None) -> None:
+    def __init__(self, config: RelposConfig, network: nn.Module | None = None) -> None:
         super().__init__(config)
         # `from_pretrained` will read the weights from a file
         is_meta = torch.empty(0).device.type == "meta"
-        # the network of which this one is a part draws it
-        self._is_part = self._is_hf_initialized = made is not None
-        if made is None:
+        # the network of which this one is a part draws its parameters
+        self._is_part = self._is_hf_initialized = network is not None
+        if network is None:
             # Without memory: `_init_weights` draws what no file gives.
             with torch.random.fork_rng(devices=[]):
-                made = self._network(filled=False)
+                network = self._network(filled=False)
             # buffers that no file stores, which `from_pretrained` overwrites
-            for module in made.modules():
+            for module in network.modules():
                 module._computed = {
                     name: value.clone() for name, value in module.named_buffers(recurse=False)
                 }
         self._computed: dict[str, Tensor] = {}
-        self._adopt(made)
+        self._adopt(network)
         self.post_init()
         if not is_meta and not self._is_part:
             # where transformers was told to draw nothing
@@ -113,8 +113,8 @@ class RelposPreTrainedModel(PreTrainedModel):
     def _architecture(self) -> Architecture:
         return parsed(Architecture, self.config.settings())
 
-    def _adopt(self, made: Any) -> None:
-        self.encoder = RelposModel(self.config, made.encoder)
+    def _adopt(self, network: Any) -> None:
+        self.encoder = RelposModel(self.config, network.encoder)
 
     def get_input_embeddings(self) -> nn.Module:
         """The word table."""
@@ -186,13 +186,13 @@ class RelposModel(RelposPreTrainedModel):
         whole = super()._architecture()
         return replace(whole, head=HeadOptions("none", pooler=whole.head.pooler))
 
-    def _adopt(self, made: Any) -> None:
-        for layer in made.layers:
+    def _adopt(self, network: Any) -> None:
+        for layer in network.layers:
             layer.__class__ = _layer()
-        # Its parts are ours, too, and have the same names here; as a part itself it would be saved
-        # under another one.
-        self.__dict__["network"] = made
-        self._modules.update(made._modules)
+        # Its modules are registered here under the same names; as a module itself it would add a
+        # prefix to them in saved files.
+        self.__dict__["network"] = network
+        self._modules.update(network._modules)
 
     @can_return_tuple
     def forward(

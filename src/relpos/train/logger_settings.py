@@ -54,10 +54,10 @@ def refuse_logger(node: Plain) -> None:
 def arguments(node: Plain, run: Mapping[str, object], folder: Path) -> dict[str, object]:
     """What a logger is given beside the keys of its node: a function what the run is, a class the
     folder where it takes one."""
-    found = find(node["_target_"], "logger", "logger._target_")
-    if not inspect.isclass(found):
+    target = find(node["_target_"], "logger", "logger._target_")
+    if not inspect.isclass(target):
         return {"run": run, "folder": folder}
-    takes_folder = "save_dir" in inspect.signature(found).parameters and "save_dir" not in node
+    takes_folder = "save_dir" in inspect.signature(target).parameters and "save_dir" not in node
     return {"save_dir": str(folder)} if takes_folder else {}
 
 
@@ -72,16 +72,16 @@ def wandb_mode(mode: Mode) -> Where:
         return mode
     if os.getenv("WANDB_DISABLED", "").lower() in ("1", "true", "yes", "on"):
         return "disabled"
-    said = os.getenv("WANDB_MODE") or ("online" if os.getenv("WANDB_API_KEY") else "offline")
-    if said.lower() not in NAMES:
-        raise RelposError(f"WANDB_MODE={said}: online, offline or disabled is expected")
-    return NAMES[said.lower()]
+    value = os.getenv("WANDB_MODE") or ("online" if os.getenv("WANDB_API_KEY") else "offline")
+    if value.lower() not in NAMES:
+        raise RelposError(f"WANDB_MODE={value}: online, offline or disabled is expected")
+    return NAMES[value.lower()]
 
 
 def set_up(mode: Where) -> None:
     """Loads the settings of Weights & Biases from the user's own file and the environment alone.
 
-    By itself it reads `wandb/settings` of the working directory, too, which may have come from
+    By itself wandb reads `wandb/settings` of the working directory, too, which may have come from
     anywhere, and sends the user's key to the address that stands there.
     """
     import wandb
@@ -91,7 +91,7 @@ def set_up(mode: Where) -> None:
         "root_dir": os.getcwd(),
         "settings_system": os.path.abspath(os.path.join(home, "settings")),
     }
-    # The working directory is where it looks, whatever its settings say. Disabled, it starts no
+    # wandb looks in the working directory, whatever its settings say. Disabled, it starts no
     # process there.
     with tempfile.TemporaryDirectory() as empty, chdir(empty):
         wandb.setup(wandb.Settings(mode="disabled", **own))

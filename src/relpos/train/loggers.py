@@ -82,14 +82,14 @@ def _step(line: bytes) -> float:
         return math.inf
 
 
-def made(node: Plain, run: RunFacts, folder: Path) -> Logger:
+def logger_of(node: Plain, run: RunFacts, folder: Path) -> Logger:
     """The logger that a configuration describes: a function, as those below, or a class of
     Lightning's.
 
-    Such a class has its own arguments alone, of which `save_dir` is the run's folder if it is not
-    given, and is told of the run as of hyperparameters.
+    A class has its own arguments alone, of which `save_dir` is the run's folder if it is not given;
+    it gets the run's configuration as hyperparameters.
     """
-    refuse_logger(node)  # of a worker, too, whose machine may lack what that of the launcher has
+    refuse_logger(node)  # here too: a worker's machine may lack packages of the launcher's
     logger: Logger = instantiate(node, "logger", **(given := arguments(node, run, folder)))
     if not hasattr(logger, "log_metrics"):
         raise RelposError(
@@ -127,16 +127,16 @@ def identified(
     A run that several tables share is logged under the table that made it.
     """
     names = {"table": table, "row": row, "scheme": scheme, "stage": stage}
-    known = {key: value for key, value in names.items() if value}
-    # W&B refuses two that are equal
-    tags = list(dict.fromkeys(value[:LONGEST_TAG] for value in known.values()))
+    labels = {key: value for key, value in names.items() if value}
+    # W&B refuses two equal tags
+    tags = list(dict.fromkeys(value[:LONGEST_TAG] for value in labels.values()))
     return {
         "id": identity,
         "name": name,
         "group": table or _sweep() or name,
         "job_type": stage,
         "tags": tags,
-        "config": meaning | known,
+        "config": meaning | labels,
     }
 
 

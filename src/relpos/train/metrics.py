@@ -93,8 +93,8 @@ def by_class(
     targets: ArrayLike,
 ) -> dict[str, dict[str, object]]:
     """Label → its precision and recall, x 100, and the answers where it is right: answered label →
-    how often. Precision is 0 of what is never answered, recall of what never is right; empty for a
-    regression."""
+    how often. Precision is 0 for a label that is never answered, recall for one that is never
+    right; empty for a regression."""
     labels, classes = task.labels or (), {}
     given, right = _pair(predictions, targets)
     for number, label in enumerate(labels):

@@ -72,7 +72,7 @@ class Training(pl.LightningModule):
         self.shown: dict[str, float] = {}
         self.rate = 0.0
         self.restored = False
-        """Whether the state of a checkpoint, where there is one, is; `Checkpointing` says so."""
+        """Whether the checkpoint, where there is one, is restored; `Checkpointing` sets it."""
 
     def setup(self, stage: str) -> None:
         """Refuses what a Trainer of one's own would do a second time.
@@ -131,13 +131,13 @@ class Training(pl.LightningModule):
         """
         self.model.encoder.position.begin_step(index)
         if self.recorded is None:
-            found = self.gradients(index, passes, number)
+            sums = self.gradients(index, passes, number)
             self.group.sum_gradients(self.model)
             # After the sum over processes: a part of the gradient has another norm.
             norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
         else:
-            found = [(*self.recorded.sums(index, passes),)]
-            # which leaves no `grad`: the step below is one that Lightning counts, and no more
+            sums = [(*self.recorded.sums(index, passes),)]
+            # Leaves no `grad`: Lightning counts the step below, which does nothing.
             norm = self.recorded.update(number)
         self.add(gradient_norm=norm, steps=1)
         # reading it on a GPU would wait for the device: there `log_step` and checkpoints check
@@ -145,16 +145,15 @@ class Training(pl.LightningModule):
             self.check_finite()
         optimizer: Any = self.optimizers()
         scheduler: Any = self.lr_schedulers()
-        # The first group has the recipe's own rate; those of position scheme and convolution may be
-        # multiples of it.
-        # of this update: the schedule goes on to the next one's
+        # The rate of this update, before the schedule goes on. The first group has the recipe's
+        # own; those of position scheme and convolution may be multiples of it.
         self.rate = float(optimizer.param_groups[0]["lr"])
         optimizer.step()
         # None and not 0: AdamW skips a parameter without a gradient, and would decay one whose
         # gradient is 0.
         optimizer.zero_grad(set_to_none=True)
         scheduler.step()
-        return found
+        return sums
 
     def gradients(
         self,
@@ -164,15 +163,15 @@ class Training(pl.LightningModule):
     ) -> list[tuple[Tensor, ...]]:
         """Leaves the gradient of the summed losses of a step, divided by `number`, in `grad`; the
         sums of `losses` of its passes."""
-        found: list[tuple[Tensor, ...]] = []
+        sums: list[tuple[Tensor, ...]] = []
         with casting_once(self.precision, self.device):
             for part in passes:
                 seed_dropout(self.model, fold(self.seed, index), part["keys"])
                 with autocast(self.precision, self.device):
                     loss, other = self.losses(part)
                 self.manual_backward(loss / number)
-                found.append((loss.detach(), other))
-        return found
+                sums.append((loss.detach(), other))
+        return sums
 
     def check_finite(self) -> None:
         """Checks the gradients since the last log line.
@@ -224,7 +223,7 @@ class Training(pl.LightningModule):
         checkpoint["sums"] = self.sums
 
     def on_load_checkpoint(self, checkpoint: Plain) -> None:
-        """Goes on with these sums."""
+        """Goes on with the sums of the checkpoint."""
         self._go_on_from(checkpoint["sums"])
 
     def log_step(self) -> None:

@@ -230,7 +230,7 @@ class MuonAndAdamW(torch.optim.Optimizer):
         """Both updates; the result of `closure`, which is called before them."""
         with torch.enable_grad():
             loss = None if closure is None else closure()
-        # Given anew each time: a checkpoint that was loaded has put others in their place.
+        # Assigned at each step: a checkpoint that was loaded has replaced the groups.
         groups = [self.param_groups[:1], self.param_groups[1:]]
         for inner, own in zip(self.both, groups, strict=True):
             inner.param_groups, inner.state = own, self.state

@@ -53,7 +53,7 @@ class Pretraining(Training):
         self.chosen = 0.0  # tokens so far
 
     def on_train_start(self) -> None:
-        """What came before a checkpoint is not known any more."""
+        """Counts chosen tokens anew: those before a checkpoint are not known any more."""
         super().on_train_start()
         # operations per second that a GPU can do at most; None on a CPU, and where Lightning's
         # table lacks the GPU, of which it would warn
@@ -108,7 +108,7 @@ class Pretraining(Training):
 
     def on_validation_epoch_start(self) -> None:
         """Sums start at zero, and the clock of the steps stands still."""
-        # Read, so that a GPU has done the steps before the evaluation: their time is theirs.
+        # Reading waits for the GPU: the time of the steps before is not that of the evaluation.
         float(self.sums.get("gradient_norm", 0.0))
         self.paused = time.perf_counter()
         # Sums and not means of batches, which have different numbers of tokens.
@@ -206,8 +206,8 @@ class PretrainingData(StepsData):
             )
             phases.append(self.steps)
         super().__init__(phases, few_shapes)
-        # Without one Lightning would evaluate nothing and say nothing, and another process would
-        # wait for this one.
+        # Without an example Lightning would evaluate nothing and say nothing, and another process
+        # would wait for this one.
         if len(self.heldout) < group.world:
             raise RelposError(
                 f"data: the held-out text makes {plural(len(self.heldout), 'example')}, and each "

@@ -12,9 +12,9 @@ from relpos.errors import RelposError
 from relpos.model.encoder import Encoder
 
 CPU_TOKENS = 2048
-"""More in a forward pass are no faster on a CPU: intermediate values leave the cache."""
+"""More tokens in a forward pass are no faster on a CPU: intermediate values leave the cache."""
 GPU_SHARE = 0.5
-"""Of the free memory, for what is kept of a forward pass until the backward pass."""
+"""Share of the free memory for what is kept of a forward pass until the backward pass."""
 
 
 def fitting_microbatch(encoder: Encoder, length: int, accelerator: str) -> int:

@@ -39,8 +39,8 @@ def save_tensors(
     path: Path,
     metadata: dict[str, str] | None = None,
 ) -> None:
-    """Writes a file of safetensors, whole or not at all, which those may read who may read other
-    new files."""
+    """Writes a file of safetensors, whole or not at all, with the permissions of other new
+    files."""
     with replacing(path) as temporary:
         mode = temporary.stat().st_mode
         save_file(tensors, temporary, metadata)
@@ -52,7 +52,7 @@ def _stored(model: nn.Module, path: Path) -> dict[str, Tensor]:
     `model`, which may have no memory."""
     stored = read_weights(path, str) if path.is_dir() else read_safetensors(path)
     parameters = dict(model.named_parameters())
-    # `save_pretrained` of transformers stores some; ours are computed
+    # `save_pretrained` of transformers stores some buffers; ours are computed
     for name, _ in model.named_buffers():
         stored.pop(name, None)
     for name in sorted(parameters.keys() ^ stored.keys()):
@@ -88,7 +88,7 @@ def model_folder(path: Path) -> Path:
 
 
 def read_architecture(path: Path) -> Architecture:
-    """That of a model folder, ours or a published checkpoint's, or of a snapshot's file.
+    """The architecture of a model folder, ours or published, or of a snapshot's file.
 
     Raises:
         RelposError: there is no model in `path`, or its file describes no network; names file and
@@ -136,8 +136,8 @@ def _exported(config: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _naming(path: Path, weights: Path) -> Iterator[None]:
-    """Whatever fails in here is about this file of a stranger, whose values reach constructors that
-    expect sensible ones, or about its weights.
+    """Names the file in every error: it may be a stranger's, and its values reach constructors that
+    expect sensible ones.
 
     Raises:
         RelposError: one line that begins with the file, or names another one of its folder, or
@@ -146,14 +146,14 @@ def _naming(path: Path, weights: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        said = (str(error).splitlines() or [""])[0]
+        message = (str(error).splitlines() or [""])[0]
         if isinstance(error, RelposError):
             named = any(
-                place in said for place in (f"{path.parent}:", f"{path.parent}/", str(weights))
+                place in message for place in (f"{path.parent}:", f"{path.parent}/", str(weights))
             )
-            raise RelposError(said if named else f"{path}: {said}") from error
+            raise RelposError(message if named else f"{path}: {message}") from error
         raise RelposError(
-            f"{path}: no network can be made of it: {type(error).__name__} {said}"
+            f"{path}: no network can be made of it: {type(error).__name__} {message}"
         ) from error
 
 

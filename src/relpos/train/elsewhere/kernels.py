@@ -23,7 +23,7 @@ class sweeps:
 
     @staticmethod
     def serve(name: str, x: Tensor, training: bool) -> bool:
-        """They never serve."""
+        """Never."""
         return False
 
     @staticmethod
@@ -43,12 +43,12 @@ class layer_cpu:
 
     @staticmethod
     def serves(layer: Any, x: Tensor, call: Any) -> bool:
-        """They never serve."""
+        """Never."""
         return False
 
     @staticmethod
     def layer_of(layer: Any, x: Tensor, call: Any) -> Tensor | None:
-        """None, which says the same."""
+        """None: the layer is computed in steps."""
         return None
 
 
