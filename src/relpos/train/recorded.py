@@ -142,12 +142,12 @@ class Replay:
             """The outputs and the changes of a call, which are undone."""
             with torch.enable_grad():
                 call()
-            found = {f"output {number}": value.clone() for number, value in enumerate(outputs)}
+            results = {f"output {number}": value.clone() for number, value in enumerate(outputs)}
             for name, value in self.changed().items():
                 start = before.get(name, torch.zeros_like(value))
-                found[name] = value - start
+                results[name] = value - start
                 value.copy_(start)
-            return found
+            return results
 
         try:
             # The plain call is the warm-up, too: what a first call creates must be there before the
