@@ -77,7 +77,7 @@ class Awake:
             try:
                 _close_all_but(listener.fileno(), until)
                 _serve(listener, until, str(self.python))
-            finally:  # see there
+            finally:  # as in `_serve`
                 os._exit(1)
         os.close(until)
         listener.close()
@@ -96,7 +96,7 @@ def _serve(listener: socket.socket, until: int, python: str) -> None:
     gc.freeze()
     while until not in select.select([listener, until], [], [])[0]:
         with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:  # those that have ended
+            while os.waitpid(-1, os.WNOHANG)[0]:  # children that have ended
                 pass
         caller, _ = listener.accept()
         if not os.fork():
@@ -204,7 +204,7 @@ def _redirect_logging() -> None:
 
 
 def _close_all_but(*kept: int) -> None:
-    """Of what the test's process has open: a pipe's end that stayed open here would never end."""
+    """Closes the test's files: a pipe's end that stayed open here would never end."""
     for number in map(int, os.listdir("/proc/self/fd")):
         if number > 2 and number not in kept:
             with suppress(OSError):  # the folder's own

@@ -46,7 +46,7 @@ os.environ["RELPOS_COMPILE"] = "0"  # the same bits with and without a compiler
 # a script's background jobs, and all they start, would not hear Ctrl-C
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import_quickly()  # as the processes that relpos starts do
-install()  # before any of them is imported
+install()  # before what it checks is imported
 # A run waits twenty times for the disk; what tests write need not outlive a power cut.
 os.fsync = lambda _: None
 # A figure of the kernels takes twice as long as all else of a training of a few steps; the fixture
@@ -59,13 +59,13 @@ when_imported(
     "relpos.train.pretrain",
     lambda: setattr(sys.modules["relpos.train.pretrain"], "HELDOUT_EXAMPLES", HELDOUT),
 )
-# Hydra composes each command's configuration once more before that, to learn from it whether it is
-# a sweep: here -m alone says so.
+# Hydra composes each command's configuration twice, first to learn whether it is a sweep: here -m
+# alone says so.
 when_imported(
     "hydra._internal.hydra",
     lambda: setattr(sys.modules["hydra._internal.hydra"].Hydra, "get_mode", lambda *_, **__: None),
 )
-# it tells of a slow first start on stderr
+# the font manager reports a slow first start on stderr
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 # The same examples each time, however long a busy machine takes over them, and no folder that
 # processes share.
@@ -108,7 +108,7 @@ def pytest_collection_finish() -> None:
 def _process(tmp_path_factory: pytest.TempPathFactory) -> ProcessState:
     """The process before the first test; it writes neither into the runs nor into the home of the
     person who starts it."""
-    # of fixtures that serve a module
+    # runs of fixtures that serve a module
     os.environ["RELPOS_RUNS"] = str(tmp_path_factory.mktemp("runs"))
     for name in ("CACHE", "CONFIG", "DATA"):
         os.environ[f"WANDB_{name}_DIR"] = str(tmp_path_factory.mktemp("wandb"))
@@ -117,8 +117,7 @@ def _process(tmp_path_factory: pytest.TempPathFactory) -> ProcessState:
 
 @pytest.fixture(autouse=True)
 def _as_before(_process: ProcessState) -> Iterator[None]:
-    """No test finds what another one has left in the process; nor what the fixtures of its module
-    have."""
+    """No test finds what another one, or a fixture of its module, has left in the process."""
     _process.restore()
     yield
     _process.restore()
@@ -192,14 +191,14 @@ def toy_runs(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     root = tmp_path / "runs"
     root.mkdir(exist_ok=True)
     link_runs(prepared, root)
-    # for a test that asks for this fixture when it has begun
+    # a test may ask for this fixture after it has begun
     monkeypatch.setenv("RELPOS_RUNS", str(root))
     return root
 
 
 @pytest.fixture(scope="session")
 def tokenizer(prepared: Path) -> Any:
-    """That of the toy language."""
+    """The toy language's tokenizer."""
     from relpos.data.tokenizer import Tokenizer
 
     return Tokenizer.load(next((prepared / "tokenizer").iterdir()))

@@ -26,11 +26,11 @@ def losses(name: str) -> list[float]:
     """
     settings = {"position": "none", "conv": "none"} | dict([name.split("=")])
     torch.manual_seed(0)
-    made = {group: preset(group, option) for group, option in settings.items()}
-    model = build(SIZE, made["position"], VOCABULARY, made["conv"]).double().train()
+    parts = {group: preset(group, option) for group, option in settings.items()}
+    model = build(SIZE, parts["position"], VOCABULARY, parts["conv"]).double().train()
     ids, mask = batch(rows=4, n=12)
     labels = torch.where(torch.arange(12) % 3 == 1, ids, torch.tensor(-100))
-    found = []
+    values = []
     for step in range(STEPS):
         seed_dropout(model, step)
         if step == 1:  # away from the start, where most schemes are nearly silent
@@ -39,14 +39,14 @@ def losses(name: str) -> list[float]:
                     elements = torch.arange(parameter.numel()).view(parameter.shape)
                     parameter += 0.3 * normal(zlib.crc32(name.encode()), elements)
         loss = model.loss(ids, labels, mask)
-        found.append(round(loss.item(), 10))
+        values.append(round(loss.item(), 10))
         model.zero_grad()
         loss.backward()
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.grad is not None:
                     parameter -= 0.05 * parameter.grad
-    return found
+    return values
 
 
 def names() -> list[str]:

@@ -93,12 +93,12 @@ def batch(config: Any, padded: bool = True) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def outputs(model: Any, ids: Tensor, mask: Tensor, types: Tensor) -> Any:
-    """Of one of theirs; some have no token types."""
+    """The outputs of a model of `transformers`; some have no token types."""
     kinds = {"token_type_ids": types} if hasattr(model.config, "type_vocab_size") else {}
     return model(ids, mask, **kinds, output_hidden_states=True)
 
 
 def hidden_states(model: nn.Module, ids: Tensor, mask: Tensor, types: Tensor) -> list[Tensor]:
-    """Of one of ours: the embeddings and the output of every layer."""
+    """The embeddings and the output of every layer of our network."""
     states: list[Tensor] = getattr(model, "encoder", model)(ids, mask, types, hidden_states=True)
     return states

@@ -54,7 +54,7 @@ def fixed(scheme: Any, layer: int, head: int, i: int, j: int, q: Tensor, k: Tens
     return read(scheme.beta[layer, head], j - i, scheme.outside)
 
 
-def _made(token: Tensor, table: Tensor, scaled: bool, offset: int, outside: str) -> Tensor:
+def _entry(token: Tensor, table: Tensor, scaled: bool, offset: int, outside: str) -> Tensor:
     """The entry for this offset of the kernel that a token makes: its product with a column of the
     table, chosen as by `read`."""
     return dot(token, read(table.t(), offset, outside)) / (math.sqrt(len(token)) if scaled else 1.0)
@@ -62,12 +62,12 @@ def _made(token: Tensor, table: Tensor, scaled: bool, offset: int, outside: str)
 
 def dynamic(scheme: Any, layer: int, head: int, i: int, j: int, q: Tensor, k: Tensor) -> Tensor:
     """q_i · R[:, j−i] / √head_dim"""
-    return _made(q[i], scheme.query[layer], scheme.scaled, j - i, scheme.outside)
+    return _entry(q[i], scheme.query[layer], scheme.scaled, j - i, scheme.outside)
 
 
 def key(scheme: Any, layer: int, head: int, i: int, j: int, q: Tensor, k: Tensor) -> Tensor:
     """k_j · S[:, i−j] / √head_dim"""
-    return _made(k[j], scheme.key[layer], scheme.scaled, i - j, scheme.outside)
+    return _entry(k[j], scheme.key[layer], scheme.scaled, i - j, scheme.outside)
 
 
 def composite(*arguments: Any) -> Tensor:
@@ -93,10 +93,9 @@ def xl(scheme: Any, layer: int, head: int, i: int, j: int, q: Tensor, k: Tensor)
     """(q_i + v) · W_R r_{i−j} / √head_dim"""
     width, d_h = scheme.shape.hidden, len(q[i])
     half = width - width // 2
-    waves = [(i - j) / 10000 ** (2 * (c % half) / width) for c in range(width)]
-    r = torch.tensor(
-        [math.sin(x) if c < half else math.cos(x) for c, x in enumerate(waves)], dtype=torch.float64
-    )
+    angles = [(i - j) / 10000 ** (2 * c / width) for c in range(half)]
+    waves = [*map(math.sin, angles), *map(math.cos, angles[: width - half])]
+    r = torch.tensor(waves, dtype=torch.float64)
     rows = scheme.weight[layer, head * d_h : (head + 1) * d_h]
     return sum(
         (q[i][c] + scheme.v[layer, head, c]) * dot(rows[c], r) for c in range(d_h)
@@ -161,7 +160,7 @@ def parts_at(scheme: Any, layer: int) -> list[tuple[Any, int]]:
     """The schemes that act in a layer, each with the number of this layer among its own."""
     name = type(scheme).__name__
     if name in ("Merge", "Randomized"):
-        return [found for part in scheme.parts for found in parts_at(part, layer)]
+        return [pair for part in scheme.parts for pair in parts_at(part, layer)]
     if name == "Layers":
         turn = own = 0
         for _ in range(layer):  # one layer after the other, as they take their turns
@@ -264,8 +263,8 @@ def sinusoid(position: int, channel: int, width: int) -> float:
 def embedded(scheme: Any, n: int, width: int) -> Tensor | None:
     """(n, embedding) added to the words."""
     if type(scheme).__name__ in ("Merge", "Layers", "Randomized"):
-        found = [rows for part in scheme.parts if (rows := embedded(part, n, width)) is not None]
-        return torch.stack(found).sum(0) if found else None
+        tables = [rows for part in scheme.parts if (rows := embedded(part, n, width)) is not None]
+        return torch.stack(tables).sum(0) if tables else None
     if type(scheme).__name__ == "Absolute":
         return torch.stack([scheme.table[position] for position in positions(scheme, n)])
     if type(scheme).__name__ in ("Sinusoidal", "Floater"):
@@ -296,7 +295,9 @@ def attend(
         keys = [
             j for j in range(len(v)) if real[j] and abs(j - i) <= far and not (causal and j > i)
         ] or [i]
-        scores = [add(i, j) if scale is None else dot(q[i], k[j]) * scale + add(i, j) for j in keys]
+        scores = [add(i, j) for j in keys]
+        if scale is not None:
+            scores = [dot(q[i], k[j]) * scale + t for j, t in zip(keys, scores, strict=True)]
         top = max(float(score.detach()) for score in scores)
         if top == -math.inf:  # the scheme hides all that there is: a token of padding
             rows.append(v[i])
@@ -353,21 +354,23 @@ def _projected(encoder: Any, layer: Any, x: list[Tensor], real: list[bool]) -> d
     matrix, where they are needed."""
     conv, heads, width = layer.attention.conv, encoder.shape.heads, encoder.shape.head_dim
     scored = reference_conv.scored(conv, heads)
-    found = {name: torch.stack(rows) for name, rows in reference_conv.made(conv, x, real).items()}
+    qkv = {
+        name: torch.stack(rows) for name, rows in reference_conv.projections(conv, x, real).items()
+    }
     start = 0
     for name in needed(encoder.position):
         size = (heads if name == "v" else scored) * width
-        if name not in found and size:
+        if name not in qkv and size:
             rows = [linear(token, layer.attention.project)[start : start + size] for token in x]
-            found[name], start = torch.stack(rows), start + size
-    found = {
+            qkv[name], start = torch.stack(rows), start + size
+    qkv = {
         name: torch.stack(reference_conv.acted(conv, name, list(rows), x, real))
-        for name, rows in found.items()
+        for name, rows in qkv.items()
     }
     for name, part in layer.attention.norms.items():
-        rows = [[norm(head, part) for head in row.split(width)] for row in found[name]]
-        found[name] = torch.stack([torch.cat(row) for row in rows])
-    return found
+        rows = [[norm(head, part) for head in row.split(width)] for row in qkv[name]]
+        qkv[name] = torch.stack([torch.cat(row) for row in rows])
+    return qkv
 
 
 def _context(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[bool]) -> Tensor:
@@ -381,10 +384,8 @@ def _context(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[
     given, projected = Given(layer.attention, x, real), _projected(encoder, layer, x, real)
     scored, parts = reference_conv.scored(conv, heads), []
     for head in range(scored):
-        q, k, v = (
-            projected[name][:, head * width : (head + 1) * width] if name in projected else None
-            for name in "qkv"
-        )
+        own = slice(head * width, (head + 1) * width)
+        q, k, v = map({name: rows[:, own] for name, rows in projected.items()}.get, "qkv")
 
         def add(i: int, j: int, head: int = head, q: Any = q, k: Any = k) -> Any:
             return term(given, scheme, number, head, i, j, q, k)
@@ -412,8 +413,8 @@ def _context(encoder: Any, layer: Any, number: int, x: list[Tensor], real: list[
                 *seen,
             )
         )
-    rest = [projected["v"][:, head * width : (head + 1) * width] for head in range(scored, heads)]
-    parts += reference_conv.unscored(conv, x, projected.get("q"), rest, real) if rest else []
+    values = projected["v"].split(width, 1)[scored:]
+    parts += reference_conv.unscored(conv, x, projected.get("q"), values, real) if values else []
     after = reference_conv.after(conv, list(projected["v"]), real)
     return torch.cat(parts, 1) + (0 if after is None else torch.stack(after))
 
@@ -429,7 +430,8 @@ def _layer(
     middle = [
         token + linear(y, layer.attention.output) for token, y in zip(x, context, strict=True)
     ]
-    between = [norm(token, layer.ffn_norm if before else layer.attention_norm) for token in middle]
+    second = layer.ffn_norm if before else layer.attention_norm
+    between = [norm(token, second) for token in middle]
     read = reference_conv.acted(conv, "ffn", between, between, real)
     inner = reference_conv.acted(
         conv, "inner", [linear(token, layer.widen) for token in read], read, real

@@ -37,12 +37,12 @@ def tupe(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any) -> 
     """(LN(p_i) U_Q)·(LN(p_j) U_K) / √(2 d_h); i = 0: row 0 with itself; else j = 0: row 1 with
     itself; token t has row t + 1."""
     query, key = (0, 0) if i == 0 else (1, 1) if j == 0 else (i + 1, j + 1)
-    found = (_untied(scheme, query, head)[0] * _untied(scheme, key, head)[1]).sum() / math.sqrt(
+    score = (_untied(scheme, query, head)[0] * _untied(scheme, key, head)[1]).sum() / math.sqrt(
         2 * scheme.shape.head_dim
     )
     if scheme.relative:
-        found = found + scheme.buckets[16 if i == 0 else 32 if j == 0 else _t5_bucket(j - i), head]
-    return found
+        score = score + scheme.buckets[16 if i == 0 else 32 if j == 0 else _t5_bucket(j - i), head]
+    return score
 
 
 def synthesizer_random(
@@ -50,27 +50,27 @@ def synthesizer_random(
 ) -> Tensor:
     """R_ij, or Σ_r F_ri G_rj; in a mixture times s."""
     if scheme.rank is None:
-        found = scheme.matrix[layer, head, i, j]
+        score = scheme.matrix[layer, head, i, j]
     else:
-        found = sum(
+        score = sum(
             scheme.rows[layer, head, r, i] * scheme.columns[layer, head, r, j]
             for r in range(scheme.rank)
         )
-    return found * _share(scheme, layer)
+    return score * _share(scheme, layer)
 
 
 def synthesizer_dense(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any) -> Tensor:
     """Σ_c max(0, q_ic) W_cj, or the product of two such sums; in a mixture times s."""
 
-    def made(table: Tensor, column: int) -> Any:
+    def product(table: Tensor, column: int) -> Any:
         return sum(max(x, 0 * x) * table[layer, c, column] for c, x in enumerate(q[i]))
 
     if scheme.factor is None:
-        found = made(scheme.weight, j)
+        score = product(scheme.weight, j)
     else:
         width = scheme.inner.shape[2]
-        found = made(scheme.outer, j // width) * made(scheme.inner, j % width)
-    return found * _share(scheme, layer)
+        score = product(scheme.outer, j // width) * product(scheme.inner, j % width)
+    return score * _share(scheme, layer)
 
 
 def _share(scheme: Any, layer: int) -> Any:
@@ -92,9 +92,9 @@ def flow(scheme: Any, t: float, p: Tensor) -> Tensor:
 
 def trajectory(scheme: Any, layer: int, part: int, n: int, steps: int = 5) -> list[Tensor]:
     """p(0), p(0.01), …: Kutta's 3/8 rule, `steps` of equal length between two positions."""
-    p, h, found = scheme.start[part, layer], 0.01 / steps, []
+    p, h, points = scheme.start[part, layer], 0.01 / steps, []
     for i in range(n):
-        found.append(p)
+        points.append(p)
         for step in range(steps):
             t = 0.01 * i + step * h
             k1 = flow(scheme, t, p)
@@ -102,7 +102,7 @@ def trajectory(scheme: Any, layer: int, part: int, n: int, steps: int = 5) -> li
             k3 = flow(scheme, t + 2 * h / 3, p + h * (k2 - k1 / 3))
             k4 = flow(scheme, t + h, p + h * (k1 - k2 + k3))
             p = p + h * (k1 + 3 * k2 + 3 * k3 + k4) / 8
-    return found
+    return points
 
 
 def carried(

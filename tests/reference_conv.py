@@ -52,8 +52,9 @@ def gelu(x: Tensor) -> Tensor:
 
 def separable(x: Any, part: Any, real: list[bool]) -> list[Tensor]:
     middle = convolve(x, part.depthwise.weight, part.depthwise.bias, real)
-    active = type(part.activation).__name__ == "GELU"
-    return [linear(gelu(token) if active else token, part.pointwise) for token in middle]
+    if type(part.activation).__name__ == "GELU":
+        middle = [gelu(token) for token in middle]
+    return [linear(token, part.pointwise) for token in middle]
 
 
 def softmax(x: list[Tensor]) -> list[Tensor]:
@@ -68,8 +69,8 @@ def scored(conv: Any, heads: int) -> int:
     return min(numbers.get(named(part), heads) for part in parts_of(conv))
 
 
-def made(conv: Any, x: list[Tensor], real: list[bool]) -> dict[str, list[Tensor]]:
-    """The projections that it makes: name → (n, width)."""
+def projections(conv: Any, x: list[Tensor], real: list[bool]) -> dict[str, list[Tensor]]:
+    """The projections that a convolution makes: name → (n, width)."""
     result: dict[str, list[Tensor]] = {}
     for part in parts_of(conv):
         result |= PROJECTIONS.get(named(part), lambda *_: {})(part, x, real)
@@ -136,11 +137,11 @@ def convbert(
     result = []
     for i in range(n):
         near = [j for j in range(i - k, i + k + 1) if 0 <= j < n and real[j]]
-        owner = {j: i if part.kernel_from == "query" else j for j in near}
+        rows = [kernels[i]] * n if part.kernel_from == "query" else kernels
         if part.edges == "renormalise":
-            weights = softmax([kernels[owner[j]][j - i + k] for j in near]) if near else []
+            weights = softmax([rows[j][j - i + k] for j in near]) if near else []
         else:
-            weights = [softmax(list(kernels[owner[j]]))[j - i + k] for j in near]
+            weights = [softmax(list(rows[j]))[j - i + k] for j in near]
         result.append(window_sum(dict(zip(near, weights, strict=True)), values))
     return result
 

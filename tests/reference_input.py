@@ -67,9 +67,9 @@ def deberta(
         ((p - mean) ** 2).sum() / len(p) + 1e-7
     ) * scheme.norm.weight + scheme.norm.bias
     maps = given.attention.project if scheme.share else scheme.own[layer]
-    made = maps.weight @ p + maps.bias  # queries of all heads with scores, then their keys
+    vectors = maps.weight @ p + maps.bias  # queries of all heads with scores, then their keys
     first = head * d_h
-    query, key = made[first : first + d_h], made[scheme.shape.heads * d_h + first :][:d_h]
+    query, key = vectors[first : first + d_h], vectors[scheme.shape.heads * d_h + first :][:d_h]
     return ((q[i] * key).sum() + (k[j] * query).sum()) / math.sqrt(3 * d_h)
 
 

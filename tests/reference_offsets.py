@@ -30,11 +30,11 @@ def t5(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any) -> Te
 
 def tisa(scheme: Any, layer: int, head: int, i: int, j: int, q: Any, k: Any) -> Tensor:
     """Σ_s a_s exp(−|b_s| (c_s − (j − i))²)"""
-    found = torch.zeros((), dtype=torch.float64)
+    total = torch.zeros((), dtype=torch.float64)
     for s in range(scheme.kernels):
         a, b, c = (x[layer, head, s] for x in (scheme.amplitude, scheme.sharpness, scheme.centre))
-        found = found + a * torch.exp(-abs(b) * (c - (j - i)) ** 2)
-    return found
+        total = total + a * torch.exp(-abs(b) * (c - (j - i)) ** 2)
+    return total
 
 
 def slope(head: int, heads: int) -> float:

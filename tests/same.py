@@ -55,7 +55,7 @@ def losses(names: list[str]) -> dict[str, list[float] | str]:
         "finetune",
         [*TUNED, *(f"pretrain.{override}" for override in OVERRIDES[1:3])],
     )
-    found: dict[str, list[float] | str] = {}
+    results: dict[str, list[float] | str] = {}
     for name, (command, overrides) in runs.items():
         try:
             lines = (
@@ -63,20 +63,20 @@ def losses(names: list[str]) -> dict[str, list[float] | str]:
                 .read_text(encoding="utf-8")
                 .splitlines()
             )
-            found[name] = [line["loss"] for line in map(json.loads, lines) if "loss" in line]
+            results[name] = [line["loss"] for line in map(json.loads, lines) if "loss" in line]
         except Exception as error:  # the other presets go on
-            found[name] = f"{type(error).__name__}: {error}".splitlines()[0]
-    return found
+            results[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+    return results
 
 
 def trained(tree: Path, runs: Path, names: list[str]) -> dict[str, list[float] | str]:
     """`losses` by the code of `tree`."""
-    output = said(tree, runs, __file__, "--losses", *names)
+    output = stdout(tree, runs, __file__, "--losses", *names)
     content: dict[str, list[float] | str] = json.loads(output.splitlines()[-1])
     return content
 
 
-def said(tree: Path, runs: Path, *arguments: str) -> str:
+def stdout(tree: Path, runs: Path, *arguments: str) -> str:
     """What a Python prints that imports the code of `tree`."""
     environment = {
         "PYTHONPATH": str(tree / "src"),
@@ -97,10 +97,8 @@ def difference(before: list[float] | str, after: list[float] | str) -> str:
     step = next(
         step for step, (old, new) in enumerate(zip(before, after, strict=True)) if old != new
     )
-    largest = max(
-        abs(new - old) if math.isfinite(new - old) else math.inf
-        for old, new in zip(before, after, strict=True)
-    )
+    distances = [abs(new - old) for old, new in zip(before, after, strict=True)]
+    largest = max(distances) if all(map(math.isfinite, distances)) else math.inf
     return f"from step {step + 1} on, by at most {largest:.2g} nats"
 
 

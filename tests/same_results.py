@@ -25,7 +25,7 @@ CLAIM = re.compile(r"[CWX]\d\d(/\w+)?  ")
 NUMBER = re.compile(r"(?<![\w.])[-−+]?\d[\d,]*(?:\.\d+)?")
 
 
-def said(tree: Path, folder: Path) -> dict[str, str]:
+def outputs(tree: Path, folder: Path) -> dict[str, str]:
     """What the code of `tree` says of the records of each committed result: the claims, and the
     table where its data are here.
 
@@ -38,10 +38,10 @@ def said(tree: Path, folder: Path) -> dict[str, str]:
         name, runs = archive.parent.name, folder / archive.parent.name
         runs.mkdir()
         subprocess.run(["tar", "-x", "-f", archive, "-C", runs], check=True)
-        texts[f"claims of {name}"] = same.said(tree, runs, *RELPOS, "claims")
+        texts[f"claims of {name}"] = same.stdout(tree, runs, *RELPOS, "claims")
         if os.environ.get("RELPOS_DATA") and rows_of(archive.parent):
             rows = f"rows=[{','.join(rows_of(archive.parent))}]"
-            same.said(tree, runs, *RELPOS, "reproduce", f"table={name}", rows, "stages=[]")
+            same.stdout(tree, runs, *RELPOS, "reproduce", f"table={name}", rows, "stages=[]")
             table = runs / "tables" / name / "table.json"
             texts[f"table {name}"] = table.read_text(encoding="utf-8")
     return texts
@@ -68,15 +68,15 @@ def figures(text: str) -> list[str]:
     lines, claim = text.splitlines(), ""
     if not any(CLAIM.match(line) for line in lines):
         return lines
-    found = []
+    entries = []
     for line in lines:
         if CLAIM.match(line):
             claim, _, rest = line.partition("  ")
-            found.append(f"{claim}: {rest.partition('  ')[0]}")
+            entries.append(f"{claim}: {rest.partition('  ')[0]}")
         elif claim and line.strip().startswith(VERDICTS):
             verdict = next(verdict for verdict in VERDICTS if line.strip().startswith(verdict))
-            found.append(f"{claim}: {verdict} {' '.join(NUMBER.findall(line))}")
-    return found
+            entries.append(f"{claim}: {verdict} {' '.join(NUMBER.findall(line))}")
+    return entries
 
 
 def differences(before: dict[str, str], after: dict[str, str]) -> Iterator[str]:
@@ -98,8 +98,8 @@ def main() -> int:
         for folder in folders:
             folder.mkdir()
         with checked_out(sys.argv[1]) as base:
-            before = said(base, folders[0])
-        lines = list(differences(before, said(ROOT, folders[1])))
+            before = outputs(base, folders[0])
+        lines = list(differences(before, outputs(ROOT, folders[1])))
     print(
         "\n".join(lines)
         or f"{', '.join(before)}: the same figures and verdicts as at {sys.argv[1]}"

@@ -60,7 +60,7 @@ others from code that is shared."""
 
 
 def sampled(names: list[str]) -> list[str]:
-    """Those of the sample; all with RELPOS_FULL=1."""
+    """The names in SAMPLE; all with RELPOS_FULL=1."""
     return [name for name in names if FULL or name in SAMPLE]
 
 
@@ -89,16 +89,11 @@ def reads(group: str, name: str, dial: str) -> bool:
 def variants(group: str, name: str) -> list[dict[str, Any]]:
     """The preset as it is, with every switch of its own turned the other way, and beyond its window
     the other way."""
-    own = node(group, name)
-    found: list[dict[str, Any]] = [
-        {},
-        *(
-            {key: not value}
-            for key, value in own.items()
-            if isinstance(value, bool) and key[0] != "_"
-        ),
-    ]
-    return found + ([{"outside": "zero"}] if reads(group, name, "outside") else [])
+    changes: list[dict[str, Any]] = [{}]
+    for key, value in node(group, name).items():
+        if isinstance(value, bool) and key[0] != "_":
+            changes.append({key: not value})
+    return changes + [{"outside": "zero"}] * reads(group, name, "outside")
 
 
 def preset(group: str, name: str, **changes: Any) -> Any:
@@ -156,23 +151,23 @@ def model_of(
     """The `network` of presets. `keys` are arguments of `network`, keys of SIZE or of the
     scheme."""
     try:
-        made = deepcopy(
+        model = deepcopy(
             _model_of(
-                position, conv, *(tuple(sorted(each.items())) for each in (conv_keys or {}, keys))
+                position, conv, *(tuple(sorted(dials.items())) for dials in (conv_keys or {}, keys))
             )
         )
     except TypeError:  # a list among the keys
-        made = _model_of.__wrapped__(position, conv, (conv_keys or {}).items(), keys.items())
-    # what is drawn afterwards is the same whether this one was made now or copied
+        model = _model_of.__wrapped__(position, conv, (conv_keys or {}).items(), keys.items())
+    # what is drawn afterwards is the same whether the model was built now or copied
     torch.manual_seed(keys.get("seed", 0))
-    return made
+    return model
 
 
 @cache
 def _model_of(
     position: str, conv: str, conv_keys: Iterable[tuple[str, Any]], more: Iterable[tuple[str, Any]]
 ) -> MaskedLM:
-    """Made once and copied: most laws look at the same network of a preset."""
+    """The network before it is copied: most laws look at the same network of a preset."""
     keys = dict(more)
     own = {
         key: keys.pop(key)
@@ -198,7 +193,7 @@ def check_loops(
         encoder(torch.tensor([ids]), torch.tensor([real]), torch.tensor([types]))[0]
         for encoder in encoders
     ]
-    found = []
+    results = []
     for hidden, encoder in zip(
         (reference.encode(encoders[0], ids, real, types), *passes),
         encoders[:1] + encoders,
@@ -212,9 +207,9 @@ def check_loops(
             if gradients
             else ()
         )
-        found.append([seen.detach(), *grads])
-    for one in found[1:]:
-        assert_close(one, found[0], atol=1e-10, rtol=1e-8)
+        results.append([seen.detach(), *grads])
+    for result in results[1:]:
+        assert_close(result, results[0], atol=1e-10, rtol=1e-8)
 
 
 near = partial(assert_close, atol=1e-11, rtol=1e-9)
@@ -260,7 +255,7 @@ def filled(module: Any, value: float) -> Any:
 
 
 def gradients_of(*modules: nn.Module) -> list[Tensor]:
-    """Those of all parameters that have one."""
+    """The gradients of all parameters that have one."""
     parameters = (parameter for module in modules for parameter in module.parameters())
     return [parameter.grad for parameter in parameters if parameter.grad is not None]
 
@@ -271,7 +266,7 @@ def is_counted(part: Any, shape: Shape = SHAPE) -> bool:
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:
-    """Random ones in float64."""
+    """Random numbers in float64."""
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 

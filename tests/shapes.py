@@ -93,11 +93,7 @@ def _hints_of_arrays(function: Any) -> dict[str, Any] | None:
         )
     except (NameError, TypeError):
         return None
-    return (
-        hints
-        if hints is None
-        else {name: hint for name, hint in hints.items() if _holds_array(hint)}
-    )
+    return hints and {name: hint for name, hint in hints.items() if _holds_array(hint)}
 
 
 def _holds_array(hint: Any) -> bool:

@@ -121,18 +121,8 @@ def test_a_pipe_is_not_waited_for(tmp_path):
 
 def opens_for_writing(call: ast.Call) -> bool:
     """Whether it writes to a file, but for the temporary one that `replacing` yields."""
-    name = (
-        call.func.attr
-        if isinstance(call.func, ast.Attribute)
-        else call.func.id
-        if isinstance(call.func, ast.Name)
-        else ""
-    )
-    of = (
-        call.func.value.id
-        if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name)
-        else ""
-    )
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    of = getattr(getattr(call.func, "value", None), "id", "")
     if of == "temporary" or any(
         isinstance(word, ast.Name) and word.id == "temporary" for word in call.args
     ):
@@ -153,7 +143,7 @@ def opens_for_writing(call: ast.Call) -> bool:
 
 
 def test_nothing_in_the_package_opens_a_file_for_writing_by_itself():
-    found = []
+    lines = []
     for path in SOURCE.rglob("*.py"):
         if str(path.relative_to(SOURCE)) in OWN:
             continue
@@ -162,7 +152,7 @@ def test_nothing_in_the_package_opens_a_file_for_writing_by_itself():
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
             if isinstance(node, ast.Call)
         ]
-        found += [
+        lines += [
             f"{path.relative_to(SOURCE)}:{call.lineno}" for call in calls if opens_for_writing(call)
         ]
-    assert not found
+    assert not lines

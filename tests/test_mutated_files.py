@@ -127,13 +127,13 @@ def tried(
     ("name", "write", "more"),
     [("config.yaml", yaml.safe_dump, {}), ("config.json", json.dumps, {"model_type": "relpos"})],
 )
-def test_a_model_folder(name, write, more, model_folder):
+def test_a_model_folder_is_read_or_refused(name, write, more, model_folder):
     content = yaml.safe_load((model_folder / "config.yaml").read_text(encoding="utf-8"))
     (model_folder / "config.yaml").unlink()
     tried(content | more, model_folder / name, write, lambda: relpos.load(model_folder))
 
 
-def test_an_experiment_file(tmp_path):
+def test_an_experiment_file_is_read_or_refused(tmp_path):
     file = tmp_path / "mine.yaml"
     tried(EXPERIMENT, file, yaml.safe_dump, lambda: plan_table(load(str(file))))
 
@@ -143,7 +143,7 @@ def test_an_experiment_file(tmp_path):
     [read_task_file, lambda file: relpos.compose("finetune", ["size=tiny", f"task={file}"])],
     ids=["alone", "composed"],
 )
-def test_a_task_file(read, tmp_path):
+def test_a_task_file_is_read_or_refused(read, tmp_path):
     for split in ("train", "dev"):
         text = "a\tb\ty\none\ttwo\tno\nthree\tfour\tyes\n"
         (tmp_path / f"{split}.tsv").write_text(text, encoding="utf-8")
@@ -160,12 +160,12 @@ BLIMP = {"sentence_good": "a", "sentence_bad": "b", "UID": "u"}
 @pytest.mark.parametrize(
     "original", [BLIMP, EWOK, COMPS, ENTITIES], ids=["blimp", "ewok", "comps", "entities"]
 )
-def test_json_lines_of_pairs(original, tmp_path):
+def test_json_lines_of_pairs_are_read_or_refused(original, tmp_path):
     file = tmp_path / "mine.jsonl"
     tried(original, file, json.dumps, PairFiles(file, limit=1).pairs, 60)
 
 
-def test_json_lines_of_a_task(tmp_path):
+def test_json_lines_of_a_task_are_read_or_refused(tmp_path):
     own = OwnTask(folder=str(tmp_path), columns=["a", "b"])
     line = {"a": "c", "b": "d", "label": "e"}
     (tmp_path / "dev.jsonl").write_text(json.dumps(line), encoding="utf-8")

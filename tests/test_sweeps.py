@@ -120,8 +120,8 @@ def test_optuna_finds_the_best_of_four_learning_rates(toy_runs):
         main(["pretrain", "-m", *sweep, *SHORT[:-1], "steps=30", "metric=heldout_loss", choice])
         == 0
     )
-    (found,) = (toy_runs / "sweeps").glob("*/optimization_results.yaml")
-    best = yaml.safe_load(found.read_text())
+    (file,) = (toy_runs / "sweeps").glob("*/optimization_results.yaml")
+    best = yaml.safe_load(file.read_text())
     kept = losses(toy_runs, lambda meaning: meaning["recipe"]["lr"])
     assert sorted(kept) == rates
     assert best["best_params"]["recipe.lr"] == min(kept, key=kept.__getitem__) == 3e-3

@@ -20,7 +20,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "relpos_test_module"
 
 
-def test_it_is_called_when_the_module_is_whole_and_once(module):
+def test_the_function_is_called_once_when_the_module_is_whole(module):
     seen: list[int] = []
     when_imported(module, lambda: seen.append(sys.modules[module].value))
     assert seen == []
@@ -29,7 +29,7 @@ def test_it_is_called_when_the_module_is_whole_and_once(module):
     assert seen == [1]
 
 
-def test_it_is_called_at_once_where_the_module_is_there_already(module):
+def test_the_function_is_called_at_once_where_the_module_is_imported(module):
     __import__(module)
     seen: list[int] = []
     when_imported(module, lambda: seen.append(1))

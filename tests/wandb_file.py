@@ -33,7 +33,7 @@ def read(path: Path) -> dict[str, Any]:
     `files`: what is uploaded; `artifacts`: how many; `finished`: whether it was closed."""
     from wandb.proto.wandb_internal_pb2 import Record
 
-    found: dict[str, Any] = {
+    log: dict[str, Any] = {
         "run": {},
         "history": [],
         "summary": {},
@@ -52,22 +52,22 @@ def read(path: Path) -> dict[str, Any]:
                 "name": record.run.display_name,
                 "group": record.run.run_group,
             }
-            found["run"] = fields | {
+            log["run"] = fields | {
                 "type": record.run.job_type,
                 "tags": list(record.run.tags),
                 "config": config,
             }
         elif kind == "history":
-            found["history"].append(_items(record.history.item))
+            log["history"].append(_items(record.history.item))
         elif kind == "summary":
-            found["summary"] |= _items(record.summary.update)
+            log["summary"] |= _items(record.summary.update)
         elif kind == "files":
-            found["files"] += [file.path for file in record.files.files]
+            log["files"] += [file.path for file in record.files.files]
         elif kind == "artifact" or (kind == "request" and record.request.HasField("log_artifact")):
-            found["artifacts"] += 1
+            log["artifacts"] += 1
         elif kind == "exit":
-            found["finished"] = record.exit.exit_code == 0
-    return found
+            log["finished"] = record.exit.exit_code == 0
+    return log
 
 
 def _items(items: Any) -> dict[str, Any]:

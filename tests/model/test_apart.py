@@ -1,4 +1,4 @@
-"""What may end a process is tried in one of its own, once; what came of it is kept."""
+"""A trial that may end a process runs once, in one of its own; its result is kept."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ def no_process(*_: object, **__: object) -> None:
     raise AssertionError("tried again")
 
 
-def test_what_is_right_is_tried_once_for_each_kind(tmp_path, monkeypatch):
+def test_a_trial_without_fault_runs_once_for_each_kind(tmp_path, monkeypatch):
     assert proof.tried(*FUSED, KIND) is None
     monkeypatch.setattr(proof.subprocess, "run", no_process)
     assert proof.tried(*FUSED, KIND) is None
@@ -35,7 +35,7 @@ def test_what_is_right_is_tried_once_for_each_kind(tmp_path, monkeypatch):
         proof.tried(*FUSED, KIND._replace(head_dim=4))
 
 
-def test_what_is_wrong_stays_so_until_a_version_changes(tmp_path, monkeypatch):
+def test_a_fault_is_kept_until_a_version_changes(tmp_path, monkeypatch):
     for _ in range(2):
         assert proof.tried(os.getcwd) == os.getcwd()
     monkeypatch.setattr(proof.subprocess, "run", no_process)
@@ -45,7 +45,7 @@ def test_what_is_wrong_stays_so_until_a_version_changes(tmp_path, monkeypatch):
         proof.tried(os.getcwd)
 
 
-def test_on_a_cpu_what_passes_is_kept_and_a_fault_is_found_anew(tmp_path):
+def test_on_a_cpu_a_success_is_kept_and_a_fault_is_found_anew(tmp_path):
     faults: list[str | None] = []
 
     def trial(fault: str | None) -> str | None:
@@ -57,13 +57,13 @@ def test_on_a_cpu_what_passes_is_kept_and_a_fault_is_found_anew(tmp_path):
     assert (faults, records(tmp_path)) == ([None, "off", "off"], [""])
 
 
-def test_what_ends_its_process_is_wrong(tmp_path):
+def test_a_trial_that_ends_its_process_is_a_fault(tmp_path):
     assert proof.tried(os.abort) == "the process that tried it was ended by SIGABRT"
     assert records(tmp_path) == ["the process that tried it was ended by SIGABRT"]
 
 
 @pytest.mark.full  # a real interpreter, which has imported nothing yet
-def test_the_working_directory_has_no_module_of_its_process(tmp_path, monkeypatch):
+def test_a_trial_imports_nothing_from_the_working_directory(tmp_path, monkeypatch):
     (tmp_path / "torch.py").write_text(
         "raise SystemExit('read from the working directory')", encoding="utf-8"
     )
@@ -72,12 +72,12 @@ def test_the_working_directory_has_no_module_of_its_process(tmp_path, monkeypatc
     assert proof.tried(os.readlink, "/proc/self") != str(os.getpid())
 
 
-def test_where_there_can_be_no_other_process_it_is_tried_here(monkeypatch):
+def test_without_another_process_the_trial_runs_here(monkeypatch):
     monkeypatch.setattr(proof.sys, "executable", "/bin/false")
     assert proof.tried(os.getcwd) == os.getcwd()
 
 
-def test_the_attention_kernel_on_a_gpu_is_tried_so(monkeypatch):
+def test_the_attention_kernel_on_a_gpu_is_tried_apart(monkeypatch):
     monkeypatch.setattr(proof, "_passed", {})
     monkeypatch.setattr(
         proof, "tried", lambda trial, *arguments: "the process that tried it was ended by SIGSEGV"
@@ -92,7 +92,7 @@ def test_the_attention_kernel_on_a_gpu_is_tried_so(monkeypatch):
         assert not proof.holds(triton, KIND._replace(device=torch.device("cuda")))
 
 
-def test_single_passes_on_a_gpu_are_tried_so(monkeypatch):
+def test_single_passes_on_a_gpu_are_tried_apart(monkeypatch):
     monkeypatch.setattr(proof, "tried", lambda trial, *arguments: trial("cpu", arguments[1]))
     monkeypatch.setattr(
         sweeps, "_example", lambda name, *_: 1 // 0 if name == "cross_entropy" else []

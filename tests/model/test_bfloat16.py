@@ -25,20 +25,20 @@ def test_rounded_weights_change_a_scheme_by_rounding_alone(name):
     same_weights = copy.deepcopy(rounded).float()
     ids = torch.randint(5, VOCABULARY, (2, 200), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        expected, found = same_weights.encoder(ids), rounded.encoder(ids).float()
-    assert float((found - expected).norm() / expected.norm()) < 0.01
+        expected, hidden = same_weights.encoder(ids), rounded.encoder(ids).float()
+    assert float((hidden - expected).norm() / expected.norm()) < 0.01
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "rope", "alibi", "tisa", "kerple", "kerple_power"])
-def test_numbers_that_are_functions_of_the_place_are_not_rounded_before(name):
+def test_functions_of_the_place_are_computed_before_they_are_rounded(name):
     position = model_of(name, **SIZE).float().bfloat16().encoder.position
     exact = copy.deepcopy(position).double()
     with torch.no_grad():
-        made = [
-            part.embed(200) if name == "sinusoidal" else torch.as_tensor(part.prepare(200)[0])
-            for part in (position, exact)
-        ]
-    torch.testing.assert_close(made[0].to(made[1].dtype), made[1], atol=1e-3, rtol=1e-4)
+        if name == "sinusoidal":
+            values = [part.embed(200) for part in (position, exact)]
+        else:
+            values = [torch.as_tensor(part.prepare(200)[0]) for part in (position, exact)]
+    torch.testing.assert_close(values[0].to(values[1].dtype), values[1], atol=1e-3, rtol=1e-4)
 
 
 def filled(name: str, dtype: torch.dtype) -> tuple[Any, ...]:
@@ -61,5 +61,5 @@ def test_angles_are_float32_where_the_input_is_bfloat16():
     assert scheme.see(1, seen._replace(x=seen.x.bfloat16()), None).dtype == torch.float32
 
 
-def test_values_keep_the_format_of_queries_that_get_another():
+def test_values_keep_their_format_where_queries_get_another():
     assert filled("pope", torch.bfloat16)[-1].dtype == torch.bfloat16

@@ -36,12 +36,12 @@ network = partial(schemes.network, spread=0.3)
 def agrees_with_loops(model: Any) -> None:
     ids, mask = batch()
     model.eval()
-    found = model.encoder(ids, mask)
+    hidden = model.encoder(ids, mask)
     for row in range(len(ids)):
         real = mask[row].bool().tolist()
         expected = reference.encode(model.encoder, ids[row].tolist(), real, [0] * len(real))
-        close(found[row][real], expected[real])
-    close(model(ids, mask)[0, 1], reference.logits(model, found[0, 1]))
+        close(hidden[row][real], expected[real])
+    close(model(ids, mask)[0, 1], reference.logits(model, hidden[0, 1]))
 
 
 @EVERY_CHOICE
@@ -52,7 +52,7 @@ def test_a_network_is_its_formula(change):
 @pytest.mark.parametrize(
     ("group", "name"), [(group, name) for group, names in PARTS.items() for name in names]
 )
-def test_schemes_and_convolutions_stand_where_they_stood(group, name):
+def test_schemes_and_convolutions_equal_the_loops_in_modern_layers(group, name):
     conv = preset("conv", name) if group == "conv" else NoConv
     scheme = preset("position", name) if group == "position" else NoPosition
     agrees_with_loops(network(scheme, conv, **MODERN))
@@ -130,8 +130,8 @@ def test_bfloat16_is_float32_to_rounding():
     ids, mask = batch()
     with warnings.catch_warnings(), torch.autocast("cpu", torch.bfloat16):
         warnings.simplefilter("error")  # torch says where it leaves its fused norm
-        found = model(ids, mask)
-    assert ((found - model(ids, mask)).norm() / model(ids, mask).norm()).item() < 0.05
+        logits = model(ids, mask)
+    assert ((logits - model(ids, mask)).norm() / model(ids, mask).norm()).item() < 0.05
 
 
 @pytest.mark.parametrize(

@@ -44,20 +44,22 @@ def test_outputs_do_not_depend_on_what_comes_later(name, keys):
 
 
 @pytest.mark.parametrize("name", ["none", "rope", "composite_key", "cope", "modernbert"])
-def test_nor_do_they_in_layers_of_2024(name):
+def test_modern_layers_see_nothing_ahead(name):
     assert_sees_nothing_ahead(network(preset("position", name), attention="causal", **MODERN))
 
 
 @pytest.mark.parametrize("conv", CONVS)
-def test_convolutions_do_so_too_or_are_refused_in_one_line(conv):
+def test_convolutions_see_nothing_ahead_or_are_refused_in_one_line(conv):
     for keys in variants("conv", conv):
         try:
             model = model_of("none", conv, attention="causal", conv_keys=keys)
         except RelposError as error:
             message = str(error)
             name = model_of("none", conv, conv_keys=keys).encoder.layers[0].attention.conv.name
-            said = f"size.attention=causal: conv {name} reads what stands on the right of a token"
-            assert message == said
+            expected = (
+                f"size.attention=causal: conv {name} reads what stands on the right of a token"
+            )
+            assert message == expected
         else:
             assert_sees_nothing_ahead(model)
 
@@ -95,14 +97,14 @@ def test_definition_of_causal_networks_outputs_and_gradients_equal_the_loops(nam
 def test_every_kernel_equals_eager(name, kernel):
     """`auto` is the compiled one in float32, where there is a compiler."""
     ids, mask = batch()
-    found = []
-    for each in ("eager", kernel):
-        model = model_of(name, kernel=each, attention="causal").float().train()
+    results = []
+    for choice in ("eager", kernel):
+        model = model_of(name, kernel=choice, attention="causal").float().train()
         seed_dropout(model, 5, torch.arange(2))
         x = model.encoder(ids, mask) * mask[:, :, None]
         x.square().sum().backward()
-        found.append([x.detach(), *gradients_of(model.encoder)])
-    assert_close(*found, atol=2e-4, rtol=2e-4)
+        results.append([x.detach(), *gradients_of(model.encoder)])
+    assert_close(*results, atol=2e-4, rtol=2e-4)
 
 
 def test_the_loss_is_that_of_the_next_token():

@@ -53,7 +53,7 @@ def _compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_library() -> None:
-    """As in a new process."""
+    """Nothing is loaded, as in a new process."""
     library._loaded.clear()
     library._key.cache_clear()
 
@@ -74,7 +74,7 @@ def assert_as_near_as_eager(
     [
         case
         for case in product(FORMATS, (0.0, 0.3), (True, False), ("clamp", "zero"))
-        if FULL or sum(each in (torch.bfloat16, 0.3, True, "zero") for each in case) % 2
+        if FULL or sum(value in (torch.bfloat16, 0.3, True, "zero") for value in case) % 2
     ],
     ids=str,
 )
@@ -87,7 +87,7 @@ def test_values_and_gradients_are_as_near_to_float64_as_those_of_eager(
 
 @DTYPES
 @pytest.mark.parametrize("width", [8, 64, 72])
-def test_they_are_for_sequences_in_several_blocks(width, dtype):
+def test_sequences_in_several_blocks_are_as_near_as_eager(width, dtype):
     assert_as_near_as_eager(kind("all", dtype=dtype, head_dim=width))
 
 
@@ -101,11 +101,11 @@ def test_factors_are_multiplied_in_several_blocks(reach, name, dtype):
 @DTYPES
 @pytest.mark.parametrize("reach", [0, 5, 63, 64, 100, 500])
 @pytest.mark.parametrize("name", ["all", "columns"])
-def test_they_are_where_blocks_see_a_part_of_the_sequence(name, reach, dtype):
+def test_blocks_that_see_a_part_of_the_sequence_are_as_near_as_eager(name, reach, dtype):
     assert_as_near_as_eager(kind(name, dtype=dtype, reach=reach))
 
 
-def test_they_are_without_content():
+def test_scores_without_content_are_as_near_as_eager():
     assert_as_near_as_eager(kind("all", outside="zero", content=False), 19)
 
 
@@ -153,13 +153,13 @@ def test_the_gradient_of_depthwise_weights_is_that_of_conv1d(n, taps, dtype):
     y = torch.nn.functional.conv1d(x.double().transpose(1, 2), weight, padding=taps // 2, groups=37)
     y.backward(grad.double().transpose(1, 2))
     assert weight.grad is not None
-    found = sweeps_cpu.grad_taps(x, grad, taps).double()
+    gradient = sweeps_cpu.grad_taps(x, grad, taps).double()
     assert_close(
-        found, weight.grad[:, 0], rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-4
+        gradient, weight.grad[:, 0], rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-4
     )
 
 
-def test_what_is_not_kept_for_a_gradient_gives_the_same_output():
+def test_a_pass_without_gradients_gives_the_same_output():
     v = torch.randn(2, 2, 9, 4)
     with torch.no_grad():
         y = compiled.attention(v, v, v, Terms(), None, (0.0, 0))
@@ -170,14 +170,14 @@ def chosen(kernel: str = "auto", dtype: torch.dtype = torch.float32, **terms: Te
     return kernels.select(kernel, Terms(**terms), torch.zeros(1, 1, 3, 4, dtype=dtype), True)
 
 
-def test_they_serve_float32_and_bfloat16():
+def test_compiled_kernels_serve_float32_and_bfloat16():
     assert all(chosen(dtype=dtype) is compiled for dtype in FORMATS)
     assert chosen(dense=torch.zeros(1, 1, 3, 3)) is compiled
     assert chosen(dtype=torch.float64) is fused
 
 
 @pytest.mark.usefixtures("no_library")
-def test_they_can_be_switched_off(monkeypatch):
+def test_compiled_kernels_can_be_switched_off(monkeypatch):
     monkeypatch.setenv("RELPOS_COMPILE", "0")
     assert chosen() is fused
     with pytest.raises(RelposError, match="'compiled' needs Linux, a C\\+\\+ compiler"):
@@ -188,13 +188,13 @@ def test_they_can_be_switched_off(monkeypatch):
 def test_a_machine_without_a_compiler_is_told_once_and_training_goes_on(
     monkeypatch, tmp_path, capsys
 ):
-    monkeypatch.setattr(library, "_which", shutil.which)  # without what it has kept
+    monkeypatch.setattr(library, "_which", shutil.which)  # without its cache
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     for _ in range(2):
         assert chosen() is fused
-    said = "relpos: no C++ compiler g++: plain torch computes instead of the compiled CPU kernels\n"
-    assert capsys.readouterr().err == said
+    line = "relpos: no C++ compiler g++: plain torch computes instead of the compiled CPU kernels\n"
+    assert capsys.readouterr().err == line
 
 
 @pytest.mark.usefixtures("no_library")
@@ -232,7 +232,7 @@ def test_the_loss_over_the_vocabulary_has_the_values_and_gradients_of_plain_torc
 
 @DTYPES
 @pytest.mark.parametrize("kernel", [fused, compiled])
-def test_nothing_of_what_is_hidden_comes_through(kernel, dtype):
+def test_hidden_values_do_not_reach_the_output(kernel, dtype):
     """The first head does not see the right side, nor the second the left one; the second row has
     padding."""
     n, generator = 70, torch.Generator().manual_seed(0)
@@ -241,9 +241,9 @@ def test_nothing_of_what_is_hidden_comes_through(kernel, dtype):
     scheme = DualTriangle(replace(Shape.example(), head_dim=16))
     terms, other = scheme.terms(0, q, k, scheme.prepare(n)), v.clone()
     other[:, 0, 21:], other[:, 1, :20] = 1e4, -1e4
-    found = [kernel.attention(q, k, x, terms, mask, (0.0, 0))[:, :, 20] for x in (v, other)]
-    assert found[0].isfinite().all()
-    assert torch.equal(*found)
+    outputs = [kernel.attention(q, k, x, terms, mask, (0.0, 0))[:, :, 20] for x in (v, other)]
+    assert outputs[0].isfinite().all()
+    assert torch.equal(*outputs)
 
 
 def test_a_label_beyond_the_vocabulary_is_refused_and_not_written():
@@ -305,12 +305,12 @@ def layers(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def test_a_layer_in_one_step_is_as_near_to_float64_as_plain_torch(name, padded, dtype, layers):
     exact = results_of_network(name, torch.float64, "eager", padded)
     plain = results_of_network(name, dtype, "eager", padded)
-    found = results_of_network(name, dtype, "auto", padded)
+    fast = results_of_network(name, dtype, "auto", padded)
     assert layers == [True, True]
-    assert found.keys() == exact.keys()
+    assert fast.keys() == exact.keys()
     # what adds the same to all scores of a row has no gradient but roundings
-    told = [key for key in exact if exact[key].norm() > 1e-9]
-    far = [key for key in told if not proof.close(found[key], plain[key], exact[key], dtype)]
+    names = [key for key in exact if exact[key].norm() > 1e-9]
+    far = [key for key in names if not proof.close(fast[key], plain[key], exact[key], dtype)]
     assert far == []
 
 
@@ -350,15 +350,19 @@ def layer_gradients(threads: int) -> list[Tensor | None]:
 
 
 def test_a_layer_in_one_step_has_the_same_bits_with_any_number_of_threads(layers):
-    for one, two in zip(layer_gradients(1), layer_gradients(2), strict=True):
-        assert one is two is None or torch.equal(one, two)
+    for a, b in zip(layer_gradients(1), layer_gradients(2), strict=True):
+        assert a is b is None or torch.equal(a, b)
     assert layers == [True, True]
 
 
 @pytest.mark.parametrize("name", ["rope", "shaw", "fox"])
-def test_schemes_that_it_does_not_know_have_the_layer_of_many_steps(name, layers):
+def test_schemes_unknown_to_the_layer_in_one_step_take_many(name, layers):
     results_of_network(name, torch.float32, "auto", False)
     assert True not in layers
+
+
+def stored(x: Tensor, transposed: bool) -> Tensor:
+    return x.t().contiguous() if transposed else x
 
 
 @DTYPES
@@ -371,22 +375,22 @@ def test_products_add_a_bias_and_a_matrix(sizes, transposed, dtype):
     a, b = torch.randn(rows, depth).to(dtype), torch.randn(depth, columns).to(dtype)
     bias, beside = torch.randn(columns), torch.randn(rows, columns).to(dtype)
     exact = a.double() @ b.double() + bias.double() + beside.double()
-    given = [x.t().contiguous() if t else x for x, t in zip((a, b), transposed, strict=True)]
+    factors = [*map(stored, (a, b), transposed)]
     for narrow in (False, True):
-        found = sweeps_cpu.product(*given, transposed, bias, beside, narrow)
-        assert found.dtype == (dtype if narrow else torch.float32)
-        assert_close(found.double(), exact, atol=0.1 if narrow else 1e-4, rtol=0.01)
+        output = sweeps_cpu.product(*factors, transposed, bias, beside, narrow)
+        assert output.dtype == (dtype if narrow else torch.float32)
+        assert_close(output.double(), exact, atol=0.1 if narrow else 1e-4, rtol=0.01)
 
 
 @DTYPES
 @pytest.mark.parametrize("sizes", [(1, 0, 5), (2, 1, 256), (1, 200, 257), (3, 5000, 7)], ids=str)
 def test_sums_of_rows_are_as_exact_as_a_sum_of_sums(sizes, dtype):
     x = (1000 + torch.randn(sizes)).to(dtype)
-    found = sweeps_cpu.sum_rows(x)
-    assert found.dtype == torch.float32
+    sums = sweeps_cpu.sum_rows(x)
+    assert sums.dtype == torch.float32
     # A plain sum of 5,000 rows in float32 is off by 1e-5.
-    assert_close(found.double(), x.double().sum(1), atol=0, rtol=3e-6)
-    assert torch.equal(sweeps_cpu.sum_rows(x, dtype), found.to(dtype))
+    assert_close(sums.double(), x.double().sum(1), atol=0, rtol=3e-6)
+    assert torch.equal(sweeps_cpu.sum_rows(x, dtype), sums.to(dtype))
 
 
 def test_where_bfloat16_does_not_pay_rounded_factors_are_multiplied_as_floats_are(
@@ -400,11 +404,9 @@ def test_where_bfloat16_does_not_pay_rounded_factors_are_multiplied_as_floats_ar
     for rows, columns, depth in ((5, 17, 3), (100, 528, 64), (98, 48, 201), (40, 4, 9)):
         a, b = (torch.randn(size).bfloat16() for size in ((rows, depth), (depth, columns)))
         for transposed in product((False, True), repeat=2):
-            given = [
-                x.t().contiguous() if t else x for x, t in zip((a, b), transposed, strict=True)
-            ]
-            floats = sweeps_cpu.product(*(x.float() for x in given), transposed)
-            assert torch.equal(sweeps_cpu.product(*given, transposed, narrow=False), floats)
+            factors = [*map(stored, (a, b), transposed)]
+            floats = sweeps_cpu.product(*(x.float() for x in factors), transposed)
+            assert torch.equal(sweeps_cpu.product(*factors, transposed, narrow=False), floats)
     assert sweeps.fault_of("cpu", torch.bfloat16) is None
     assert layer_cpu.fault_of(kind("factors", outside="zero", dtype=torch.bfloat16)) is None
     assert proof.fault_of(compiled.__name__, kind("all", dtype=torch.bfloat16)) is None
@@ -422,8 +424,8 @@ for _ in range(16):
 
 
 def test_freed_memory_is_used_again_however_large_the_block(python):
-    said = subprocess.run([python, "-c", REUSED], check=True, stdout=subprocess.PIPE).stdout
-    faults = [int(line) for line in said.split()]
+    output = subprocess.run([python, "-c", REUSED], check=True, stdout=subprocess.PIPE).stdout
+    faults = [int(line) for line in output.split()]
     # 96 MB are 24,576 pages, or 48 large ones. A block that is mapped has new ones each time; the
     # heap grows until a block fits between what else was allocated.
     assert min(faults) < 20

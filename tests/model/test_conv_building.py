@@ -113,9 +113,9 @@ REFUSED: list[tuple[type[Any], dict[str, Any], str]] = [
         (
             Merge,
             {"parts": [other, ConvBert]},
-            f"conv.parts: ConvBert takes heads from the scores, and {said}",
+            f"conv.parts: ConvBert takes heads from the scores, and {reason}",
         )
-        for other, said in (
+        for other, reason in (
             (QK, "ConvQK makes k, q for all"),
             (KvShift, "KvShift changes k in all"),
             (ConvBert, "ConvBert takes some too"),
@@ -144,7 +144,7 @@ def test_a_wrong_argument_of_a_convolution_is_one_line(conv, keys, message):
         ),
     ],
 )
-def test_pairs_that_mean_nothing_are_one_line(conv, position, message):
+def test_pairs_that_mean_nothing_are_refused_in_one_line(conv, position, message):
     assert refusal(build, SIZE, position, VOCABULARY, conv) == message
 
 

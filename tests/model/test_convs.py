@@ -58,12 +58,12 @@ def test_depthwise_equals_conv1d_with_gradients(n, k, dtype):
             numbers(6, 2 * k + 1, seed=1),
         )
     ]
-    x, one, bias, two = values
+    x, first, bias, second = values
     plain = [
         functional.conv1d(x, weight[:, None], b, padding=k, groups=6).transpose(1, 2)
-        for weight, b in ((one, bias), (two, None))
+        for weight, b in ((first, bias), (second, None))
     ]
-    ours = depthwise_each(x.transpose(1, 2), (one, bias), (two, None))
+    ours = depthwise_each(x.transpose(1, 2), (first, bias), (second, None))
     assert_close(ours, plain)
     seeds = [numbers(3, n, 6, seed=seed).to(dtype) for seed in (5, 6)]
     grads = [torch.autograd.grad(y, values, seeds) for y in (ours, plain)]
@@ -76,8 +76,8 @@ def test_bfloat16_is_close_to_float32(conv):
     ids, mask = batch()
     expected = model(ids, mask)
     with autocast("bf16", "cpu"):
-        found = model(ids, mask)
-    assert_close(found.float(), expected, atol=0.05, rtol=0.05)
+        logits = model(ids, mask)
+    assert_close(logits.float(), expected, atol=0.05, rtol=0.05)
 
 
 # Direction: the entry after the middle reads the next token
@@ -162,10 +162,10 @@ def test_rows_are_paired(conv):
 def test_dropout_falls_on_the_weights_of_the_window(conv):
     model = model_of("none", conv, dropout=0.0, attention_dropout=0.5).train()
     ids, mask = batch()
-    found = []
+    outputs = []
     for seed in (1, 1, 2):
         seed_dropout(model, seed)
-        found.append(model.encoder(ids, mask))
-    assert torch.equal(found[0], found[1])
-    assert not torch.allclose(found[0], found[2])
-    assert not torch.allclose(found[0], model.eval().encoder(ids, mask))
+        outputs.append(model.encoder(ids, mask))
+    assert torch.equal(outputs[0], outputs[1])
+    assert not torch.allclose(outputs[0], outputs[2])
+    assert not torch.allclose(outputs[0], model.eval().encoder(ids, mask))

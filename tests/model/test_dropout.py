@@ -35,8 +35,7 @@ def test_the_rate_is_the_one_asked_for(p):
 
 
 SHAPES = [(64, 128, 128), (16, 4, 128, 128)]
-# of a correlation of equal masks, which is 1; the standard deviation over a million elements is
-# 0.001
+# The correlation of equal masks is 1; the standard deviation over a million elements is 0.001.
 LEAST = 0.005
 
 

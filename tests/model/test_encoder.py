@@ -103,11 +103,11 @@ def test_bfloat16_is_close_and_its_gradients_are_float32(scheme, embedding):
     ids, mask = batch(n=20)
     expected = model.loss(ids, ids, mask)
     with autocast("bf16", "cpu"):
-        found = model.loss(ids, ids, mask)
+        loss = model.loss(ids, ids, mask)
         assert model.encoder(ids, mask).dtype == torch.bfloat16
-    assert found.dtype == torch.float32
-    assert found.item() == pytest.approx(expected.item(), rel=2e-3)
-    found.backward()
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(expected.item(), rel=2e-3)
+    loss.backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.dtype == torch.float32, name

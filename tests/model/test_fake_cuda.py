@@ -35,25 +35,25 @@ IN_TURN = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def _there() -> None:
-    """Elsewhere than with the pinned torch it may be missing."""
+    """Fake CUDA may be missing from another torch than the pinned one."""
     if (reason := fake_cuda.missing()) and (
         torch.cuda.is_available() or torch.__version__.partition("+")[0] != PINNED
     ):
         pytest.skip(f"no fake CUDA: {reason}")
 
 
-def made(position: str, conv: str, **keys: Any) -> MaskedLM:
-    """Of one layer; what a second one finds is seen in pre-trainings with the kernel that is taken
-    by itself."""
+def network(position: str, conv: str, **keys: Any) -> MaskedLM:
+    """A model of one layer; pre-trainings with the kernel `auto` have a second one."""
     return model_of(position, conv, **{"layers": 1, **keys}).float()
 
 
 @pytest.mark.parametrize(
     ("position", "conv", "kernel", "precision", "turn"),
     [
-        (*names, kernel, "fp32" if kernel == KERNELS[1 + at % 2] else "bf16", at)
+        (*names, kernel, ("bf16", "fp32")[kernel == KERNELS[1 + at % 2]], at)
         for at, names in HERE
-        for kernel in (KERNELS if FULL else KERNELS[at % 3 :][:1])
+        for kernel in KERNELS
+        if FULL or kernel == KERNELS[at % 3]
     ],
 )
 def test_a_pre_training(position, conv, kernel, precision, turn):
@@ -68,13 +68,13 @@ def test_a_pre_training(position, conv, kernel, precision, turn):
 
 
 @pytest.mark.parametrize(("position", "conv"), PRESETS if FULL else SAMPLE[:1])
-def test_a_causal_one(position, conv):
-    check(lambda: fake_cuda.recorded(made(position, conv, attention="causal")))
+def test_a_causal_pre_training(position, conv):
+    check(lambda: fake_cuda.recorded(network(position, conv, attention="causal")))
 
 
 @IN_TURN
 def test_a_plain_pass_of_a_fine_tuning_or_of_electras_discriminator(position, conv, turn):
-    encoder = made(position, conv).encoder
+    encoder = network(position, conv).encoder
     check(lambda: fake_cuda.plain(ReplacedTokens(encoder) if turn % 2 else Classifier(encoder, 2)))
 
 
@@ -83,7 +83,7 @@ def test_a_recorded_fine_tuning(position, conv, turn):
     kind = KINDS[turn // 2 % len(KINDS)]
     check(
         lambda: fake_cuda.recorded(
-            Classifier(made(position, conv).encoder, 2, kind=kind), held=(None, 40)[turn % 2]
+            Classifier(network(position, conv).encoder, 2, kind=kind), held=(None, 40)[turn % 2]
         )
     )
 
@@ -93,8 +93,10 @@ def check(run: Any) -> None:
     try:
         ledger = run()
     except RelposError as error:
-        said = str(error)
-        assert re.search("speed.kernel=auto takes one that serves|^size.attention=causal: ", said)
+        message = str(error)
+        assert re.search(
+            "speed.kernel=auto takes one that serves|^size.attention=causal: ", message
+        )
     else:
         assert ledger.faults == {}
         assert {phase for phase, _ in ledger.launches} == {"forward", "backward"}

@@ -21,7 +21,7 @@ NAMES = ("offset", "from_query", "from_key", "dense", "value")
 
 
 def drawn(*names: str, dtype: torch.dtype = torch.float64, n: int = N) -> dict[str, Tensor]:
-    """Those of these names; all by default."""
+    """Tensors of these names; all by default."""
     generator = torch.Generator().manual_seed(0)
     shapes = dict.fromkeys("qkv", (BATCH, HEADS, n, WIDTH)) | {
         "offset": (HEADS, 2 * n - 1),
@@ -122,7 +122,7 @@ def test_the_scale_is_one_over_the_root_of_the_width():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"offset": torch.zeros(3, 10)}, "offset is (3, 10)"),
         ({"from_query": torch.zeros(2, 3, 6, 4)}, "2k+1"),
@@ -135,9 +135,9 @@ def test_the_scale_is_one_over_the_root_of_the_width():
         ({"mask": [[True] * 6] * 2}, "mask is of type list"),
     ],
 )
-def test_what_does_not_fit_is_named(change, said):
+def test_an_argument_that_does_not_fit_is_named(change, message):
     x = torch.zeros(2, 3, 6, 4)
-    assert said in refusal(relpos.attention, **{"q": x, "k": x, "v": x} | change)
+    assert message in refusal(relpos.attention, **{"q": x, "k": x, "v": x} | change)
 
 
 def test_autocast_in_float16_is_refused():
@@ -158,7 +158,7 @@ HOW = [{}, {"causal": True}, {"dropout": 0.25, "seed": 3}, {"mask": MASK, "outsi
 
 
 def of_tensors(given: dict[str, Tensor], **keys: Any) -> tuple[Any, tuple[Tensor, ...]]:
-    """The function of its tensors alone, and these."""
+    """`call` as a function of its tensors alone, and the tensors."""
     names = tuple(given)
     return lambda *x: call(dict(zip(names, x, strict=True)), **keys), tuple(
         x.detach() for x in given.values()
@@ -169,31 +169,31 @@ def of_tensors(given: dict[str, Tensor], **keys: Any) -> tuple[Any, tuple[Tensor
 def test_gradients_by_torch_func_are_those_of_backward(how):
     given = drawn()
     function, tensors = of_tensors(given, **how)
-    found = torch.func.grad(
+    gradients = torch.func.grad(
         lambda *x: (function(*x) * W).sum(), argnums=tuple(range(len(tensors)))
     )(*tensors)
     (call(given, **how) * W).sum().backward()
-    assert_close(found, tuple(x.grad for x in given.values()))
+    assert_close(gradients, tuple(x.grad for x in given.values()))
 
 
 @pytest.mark.parametrize("how", HOW, ids=str)
 def test_derivatives_along_a_direction_are_those_of_differences(how):
     function, tensors = of_tensors(drawn(), **how)
     directions = tuple(torch.randn_like(x) for x in tensors)
-    _, found = torch.func.jvp(function, tensors, directions)
+    _, derivative = torch.func.jvp(function, tensors, directions)
     steps = [
         function(*(x + step * d for x, d in zip(tensors, directions, strict=True)))
         for step in (1e-6, -1e-6)
     ]
-    assert_close(found, (steps[0] - steps[1]) / 2e-6, atol=1e-7, rtol=1e-6)
+    assert_close(derivative, (steps[0] - steps[1]) / 2e-6, atol=1e-7, rtol=1e-6)
 
 
 @pytest.mark.parametrize("how", HOW, ids=str)
-def test_a_batch_of_calls_is_each_of_them(how):
+def test_vmap_equals_separate_calls(how):
     function, tensors = of_tensors(drawn(), **how)
     batches = tuple(torch.stack((x, x * 0.5, x - 1)) for x in tensors)
-    each = torch.stack([function(*(x[number] for x in batches)) for number in range(3)])
-    assert_close(torch.func.vmap(function)(*batches), each)
+    outputs = torch.stack([function(*(x[number] for x in batches)) for number in range(3)])
+    assert_close(torch.func.vmap(function)(*batches), outputs)
     inner = torch.func.vmap(torch.func.grad(lambda *x: (function(*x) * W).sum()))(*batches)
     assert inner.shape == batches[0].shape
 
@@ -227,7 +227,7 @@ def test_a_compiler_sees_one_graph():
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_a_token_that_may_read_none_gets_zeros_and_gives_no_gradients(causal):
+def test_a_token_that_may_read_no_token_gets_zeros_and_gives_no_gradients(causal):
     given, mask = drawn(), torch.tensor([[False] * N, [False, False, True, True, True]])
     y = call(given, mask=mask, causal=causal)
     y[0].sum().backward()

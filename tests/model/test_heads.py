@@ -79,8 +79,8 @@ def test_the_loss_of_many_rows_has_the_right_gradient():
     expected = functional.cross_entropy(functional.linear(x, words, bias), target, reduction="sum")
     total, _ = tied_cross_entropy(x, words, bias, target)
     assert_close(total, expected)
-    found = torch.autograd.grad(total * 0.5, (x, words, bias))
-    assert_close(found, torch.autograd.grad(expected * 0.5, (x, words, bias)))
+    gradients = torch.autograd.grad(total * 0.5, (x, words, bias))
+    assert_close(gradients, torch.autograd.grad(expected * 0.5, (x, words, bias)))
 
 
 @pytest.mark.parametrize("size", [1e3, 1e5])

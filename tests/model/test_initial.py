@@ -11,7 +11,7 @@ from relpos.model.initial import normal_, redraw, uniform_
 from schemes import POSITIONS, SIZE, VOCABULARY, build, preset
 
 BITS = "cd42dc67e540"
-"""Of the values below, the same with ATEN_CPU_CAPABILITY=default, avx2 and none."""
+"""The digest of the values below, the same with ATEN_CPU_CAPABILITY=default, avx2 and none."""
 
 
 def digest(*tensors: torch.Tensor) -> str:
@@ -23,13 +23,13 @@ def digest(*tensors: torch.Tensor) -> str:
 
 def test_the_bits_are_promised():
     names = ["a.weight", "b.weight", "c.weight"]
-    made = [
+    parameters = [
         normal_(nn.Parameter(torch.empty(300, 70)), 0.02),
         normal_(nn.Parameter(torch.empty(9)), 5.0, mean=0.1),
     ]
-    made.append(uniform_(nn.Parameter(torch.empty(50, 40)), -0.3, 0.7))
-    redraw(zip(names, made, strict=True), seed=7)
-    assert digest(*made) == BITS
+    parameters.append(uniform_(nn.Parameter(torch.empty(50, 40)), -0.3, 0.7))
+    redraw(zip(names, parameters, strict=True), seed=7)
+    assert digest(*parameters) == BITS
 
 
 def test_normal_numbers_are_normal():
@@ -43,7 +43,7 @@ def test_normal_numbers_are_normal():
 def test_every_normal_number_is_far_from_where_rounding_turns():
     """So that no other implementation of the inverse, a few units in the last place away, gives
     another float32."""
-    # an eighth of them
+    # an eighth of all quantiles
     quantile = (torch.arange(1 << 20, dtype=torch.float64) * 8 + 0.5) * 2.0**-24
     exact = torch.special.ndtri(quantile)
     for nudged in (exact * (1 - 2.0**-49), exact * (1 + 2.0**-49)):  # by 8 to 16 units
@@ -62,7 +62,7 @@ def test_a_value_depends_on_the_name_and_the_seed():
     assert not torch.equal(a, first)
 
 
-def test_what_has_no_distribution_is_left_alone():
+def test_a_parameter_without_a_distribution_is_left_alone():
     parameter = nn.Parameter(torch.arange(3.0))
     redraw([("a", parameter)], 0)
     assert parameter.tolist() == [0, 1, 2]
@@ -72,12 +72,15 @@ def test_what_has_no_distribution_is_left_alone():
 def test_every_parameter_of_a_scheme_follows_from_the_seed_alone(name):
     """Nothing is left of what torch's generator drew, which differs between processors."""
 
-    def made(between: int) -> dict[str, torch.Tensor]:
+    def parameters(seed: int) -> dict[str, torch.Tensor]:
         def position(shape: object) -> nn.Module:
-            torch.manual_seed(between)
+            torch.manual_seed(seed)
             return preset("position", name)(shape)
 
         torch.manual_seed(0)
         return build(SIZE, position, VOCABULARY).state_dict()
 
-    assert all(torch.equal(a, b) for a, b in zip(made(1).values(), made(2).values(), strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(parameters(1).values(), parameters(2).values(), strict=True)
+    )

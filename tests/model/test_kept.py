@@ -72,7 +72,7 @@ def _planted(tmp_path: Path, place: Path) -> None:
     evil.rename(place / f"{stem}-{kept._checksum(evil.read_bytes())}.so")
 
 
-def test_what_this_user_planted_runs(tmp_path):
+def test_a_library_that_this_user_planted_runs(tmp_path):
     """Else the other tests would show nothing."""
     _planted(tmp_path, tmp_path / "relpos")
     assert _loaded()
@@ -87,13 +87,13 @@ def test_a_folder_that_others_may_write_to_is_not_used(tmp_path, capsys, mode, b
     (tmp_path / "relpos").chmod(mode)
     assert bool(_loaded(build)) is build
     assert not (tmp_path / "marker").exists()
-    said = capsys.readouterr().err.splitlines()[0]
+    line = capsys.readouterr().err.splitlines()[0]
     instead = (
         "they are compiled for this process alone" if build else "plain torch computes instead"
     )
     folder = tmp_path / "relpos"
     assert (
-        said
+        line
         == f"relpos: compiled CPU kernels cannot be kept: {folder} can be written by other users; "
         f"{instead}"
     )
@@ -140,9 +140,9 @@ def test_a_file_that_others_may_have_made_is_removed_and_compiled_again(tmp_path
         file.chmod(0o666)
     assert _loaded()
     assert not (tmp_path / "marker").exists()
-    said = capsys.readouterr().err.splitlines()[0]
-    assert said.startswith(f"relpos: {file.name} is removed from the cache, to be made again: ")
-    assert said.endswith(fault)
+    line = capsys.readouterr().err.splitlines()[0]
+    assert line.startswith(f"relpos: {file.name} is removed from the cache, to be made again: ")
+    assert line.endswith(fault)
     assert not file.exists()
     assert _loaded()
     assert _times_built(tmp_path) == 1

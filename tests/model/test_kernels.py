@@ -82,8 +82,8 @@ def attended(
 def test_eager_equals_the_loops(names, seen):
     x, real = inputs(names), mask()
     expected = looped(x, real, **seen)
-    told = expected.isfinite()  # other queries see nothing but padding
-    near(attended(eager, **x, real=real, **seen)[told], expected[told])
+    finite = expected.isfinite()  # other queries see nothing but padding
+    near(attended(eager, **x, real=real, **seen)[finite], expected[finite])
 
 
 def run(kernel: Any, names: tuple[str, ...], real: Tensor | None, **how: Any) -> list[Tensor]:
@@ -105,10 +105,7 @@ def run(kernel: Any, names: tuple[str, ...], real: Tensor | None, **how: Any) ->
 )
 @pytest.mark.parametrize("names", COMBINATIONS, ids="+".join)
 def test_fused_equals_eager(names, seen, real, dropout):
-    found, expected = (
-        run(kernel, names, real, dropout=dropout, **seen) for kernel in (fused, eager)
-    )
-    near(found, expected)
+    near(*(run(kernel, names, real, dropout=dropout, **seen) for kernel in (fused, eager)))
 
 
 def test_kernels_with_columns_are_added_by_offset():
@@ -187,7 +184,7 @@ def test_dropped_probabilities_are_those_of_the_mask(kernel):
     assert_close(y, keep.double() * rescale(0.4) / N)
 
 
-def test_auto_takes_the_first_that_serves():
+def test_auto_takes_the_first_kernel_that_serves():
     assert kernels.select("auto", Terms(), numbers(B, H, N, D), True) is fused
     assert kernels.select("auto", Terms(value=numbers(5, D)), numbers(B, H, N, D), True) is eager
     assert kernels.select("eager", Terms(), numbers(B, H, N, D), True) is eager

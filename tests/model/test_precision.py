@@ -54,9 +54,9 @@ def gradients(
 
 @pytest.mark.parametrize("product", [by_autocast, by_ourselves])
 def test_the_passes_of_an_update_share_the_cast_of_a_weight(product):
-    (several, expected), (once, found) = gradients(False, product), gradients(True, product)
+    (several, expected), (once, sums) = gradients(False, product), gradients(True, product)
     assert (several, once) == (3, 1)
-    torch.testing.assert_close(found, expected, atol=0, rtol=0)
+    torch.testing.assert_close(sums, expected, atol=0, rtol=0)
 
 
 WITHOUT_BF16 = """
@@ -84,11 +84,11 @@ for name, product in products.items():
 
 def test_a_processor_without_bfloat16_multiplies_rounded_factors_in_float32(python):
     # In a process of its own: torch's products are replaced for good.
-    said = subprocess.run(
+    lines = subprocess.run(
         [python, "-c", WITHOUT_BF16], check=True, stdout=subprocess.PIPE, text=True
     ).stdout.splitlines()
-    assert len(said) == 15
-    assert [line for line in said if not line.endswith(" True")] == []
+    assert len(lines) == 15
+    assert [line for line in lines if not line.endswith(" True")] == []
 
 
 def test_only_a_processor_without_bfloat16_says_so(monkeypatch, capsys):
@@ -115,16 +115,16 @@ def test_instructions_for_bfloat16_count_where_they_are_no_slower(gain, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("times", "precision", "said"),
+    ("times", "precision", "speed"),
     [(11.8, "fp32", "12 times as fast"), (1.2, "fp32", ""), (11.8, "bf16", "")],
 )
-def test_a_gpu_says_what_fp32_costs(times, precision, said, monkeypatch, capsys):
+def test_a_gpu_says_what_fp32_costs(times, precision, speed, monkeypatch, capsys):
     monkeypatch.setattr(training, "fp32_over_bf16", lambda _: times)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H100")
     training.tell_of_precision(precision, torch.device("cuda"))
     line = (
-        f"relpos: NVIDIA H100 multiplies matrices {said} with precision=bf16 as with fp32\n"
-        if said
+        f"relpos: NVIDIA H100 multiplies matrices {speed} with precision=bf16 as with fp32\n"
+        if speed
         else ""
     )
     assert capsys.readouterr().err == line

@@ -35,12 +35,12 @@ def chosen(kernel: str = "auto", training: bool = True) -> ModuleType:
     return kernels.select(kernel, TERMS, V, training)
 
 
-def test_one_that_equals_the_definition_is_used(monkeypatch):
+def test_a_kernel_that_equals_the_definition_is_used(monkeypatch):
     quick = optional(monkeypatch, fused.attention)
     assert chosen() is quick
 
 
-def test_one_that_is_off_is_named_once_and_not_used(monkeypatch):
+def test_a_kernel_that_is_off_is_named_once_and_not_used(monkeypatch):
     optional(monkeypatch, lambda *arguments: 1.001 * eager.attention(*arguments))
     with pytest.warns(
         UserWarning,
@@ -61,7 +61,7 @@ def test_a_wrong_gradient_is_found(monkeypatch):
         chosen()
 
 
-def test_one_that_fails_is_not_used(monkeypatch):
+def test_a_kernel_that_fails_is_not_used(monkeypatch):
     def fails(*arguments: Any) -> Any:
         raise RuntimeError("no kernel image is available\nfor this device")
 
@@ -80,7 +80,7 @@ def test_the_proof_is_given_for_each_kind_of_terms_and_number_format(monkeypatch
     assert len(kernels.proof._passed) == 3
 
 
-def test_it_is_given_outside_autograd_and_autocast_too(monkeypatch):
+def test_the_proof_is_given_outside_autograd_and_autocast_too(monkeypatch):
     quick = optional(monkeypatch, fused.attention)
     with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
         assert chosen(training=False) is quick

@@ -51,7 +51,7 @@ def test_tisa_with_zero_amplitudes_is_the_host_to_the_last_bit(position):
 
 
 @torch.no_grad()
-def test_the_values_given_are_those_of_each_layer_and_head():
+def test_each_layer_and_head_gets_its_own_values_of_tisa():
     model = model_of("absolute").eval()
     tisa = add_tisa(model.encoder, 1)
     set_tisa(tisa, [[([layer + head], [999.0], [1.0]) for head in range(2)] for layer in range(2)])
@@ -79,7 +79,7 @@ def test_tisa_beside_a_table_leaves_the_table_to_be_found():
         assert position_table(encoder) is table
 
 
-def test_what_has_no_table_is_refused():
+def test_a_scheme_without_a_table_is_refused():
     with pytest.raises(RelposError, match="Fixed is no table"):
         average_positions(model_of("fixed").encoder)
     encoder = model_of("absolute").encoder
@@ -95,7 +95,7 @@ def test_positions_cannot_be_folded_into_token_types_that_do_not_exist():
         fold_positions(encoder)
 
 
-def test_without_token_types_it_does_not_matter_which_a_token_has():
+def test_without_token_types_those_of_the_input_do_not_matter():
     encoder = model_of("absolute").encoder.eval()
     encoder.embedding.types = None
     assert torch.equal(encoder(IDS, token_types=torch.ones_like(IDS)), encoder(IDS))

@@ -36,12 +36,12 @@ def test_all_tokens_stay_as_they_are():
 
 def test_a_token_has_the_dropout_that_it_has_among_all():
     x, draw = torch.ones(3, 4, 8), Draw(0.5, 7)
-    some = drop(Tokens(3, 4, AT).take(x), draw._replace(tokens=Tokens(3, 4, AT)))
-    assert torch.equal(some, drop(x, draw).flatten(0, 1)[AT])
+    rows = drop(Tokens(3, 4, AT).take(x), draw._replace(tokens=Tokens(3, 4, AT)))
+    assert torch.equal(rows, drop(x, draw).flatten(0, 1)[AT])
 
 
 def losses_and_gradients(position: str, conv: str, kernel: str) -> list[Tensor]:
-    """Of the language model and of a classifier, in training, on a batch with padding."""
+    """Losses of a language model and a classifier in training on a batch with padding; gradients."""
     model = model_of(position, conv, kernel=kernel).train()
     classifier = Classifier(model.encoder, 3).double().train()
     ids, mask = batch(rows=4, n=12)
@@ -59,8 +59,7 @@ def losses_and_gradients(position: str, conv: str, kernel: str) -> list[Tensor]:
     [(name, "none") for name in sampled(POSITIONS)] + [("none", name) for name in sampled(CONVS)],
 )
 def test_losses_and_gradients_are_those_with_padding(position, conv):
-    found, expected = (losses_and_gradients(position, conv, kernel) for kernel in ("auto", "eager"))
-    near(found, expected)
+    near(*(losses_and_gradients(position, conv, kernel) for kernel in ("auto", "eager")))
 
 
 @pytest.mark.parametrize("position", POSITIONS)

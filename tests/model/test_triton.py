@@ -59,8 +59,11 @@ def results(
         "dense": (examples, heads, n, n), "value": (2 * k + 1, D),
     }  # fmt: skip
     wanted = [*("qkv" if content else "v"), *names]
-    x = {name: numbers(*shapes[name], seed=i).to(stored) for i, name in enumerate(wanted)}
-    x = {name: (value.double() if exact else value).requires_grad_() for name, value in x.items()}
+    dtype = torch.float64 if exact else stored
+    x = {
+        name: numbers(*shapes[name], seed=i).to(stored).to(dtype).requires_grad_()
+        for i, name in enumerate(wanted)
+    }
     real = torch.ones(B, n, dtype=torch.bool, device=DEVICE)
     real[1, -n // 3 :] = False
     terms = Terms(**{name: x[name] for name in names}, outside=outside)
@@ -77,9 +80,9 @@ def results(
     }
 
 
-def distances(found: dict[str, Tensor], reference: dict[str, Tensor]) -> dict[str, float]:
+def distances(results: dict[str, Tensor], reference: dict[str, Tensor]) -> dict[str, float]:
     return {
-        name: float((found[name] - value).norm() / value.norm())
+        name: float((results[name] - value).norm() / value.norm())
         for name, value in reference.items()
     }
 
@@ -99,12 +102,12 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def assert_as_close_as_eager(*arguments: Any, **options: Any) -> None:
     reference = results(eager, *arguments, exact=True, **options)
-    found, allowed = (
+    errors, allowed = (
         distances(results(kernel, *arguments, **options), reference)
         for kernel in (fused_triton, eager)
     )
     assert {
-        name: value for name, value in found.items() if value > WORSE * allowed[name] + ROUNDED
+        name: value for name, value in errors.items() if value > WORSE * allowed[name] + ROUNDED
     } == {}
 
 
@@ -151,11 +154,11 @@ def test_a_dense_term_of_each_example():
 @pytest.mark.parametrize(("k", "n"), [(0, 9), (12, 9)])
 def test_windows_of_one_column_and_wider_than_the_sequence(k, n):
     for outside in ("clamp", "zero"):
-        found, expected = (
+        outputs = [
             results(kernel, ("query", "key"), (outside, True, KEPT), n, torch.float32, k=k)
             for kernel in (fused_triton, eager)
-        )
-        assert_close(found, expected, atol=2e-5, rtol=1e-4)
+        ]
+        assert_close(*outputs, atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("columns", [32, 64])
@@ -199,7 +202,7 @@ def test_any_strides_will_do():
 
 
 @pytest.mark.skipif(DEVICE == "cuda", reason="here it serves")
-def test_without_cuda_it_is_refused():
+def test_without_cuda_the_kernel_is_refused():
     with pytest.raises(
         RelposError, match="attention kernel 'triton' needs CUDA and this is cpu; speed.kernel=auto"
     ):
@@ -271,9 +274,9 @@ def test_sequences_that_end_in_the_first_half_of_a_tile_of_all_keys(names, outsi
     Windows alone are read near their queries and keys."""
     case = (outside, True, DROPPED)
     assert_as_close_as_eager(names, case, 45, torch.float32)  # of 45 and 30 tokens
-    found = results(fused_triton, names, case, 45, torch.float32)
+    gradients = results(fused_triton, names, case, 45, torch.float32)
     for name in "qkv":  # what a linear map's gradient reads
-        assert not found[name][1, :, 30:].any()
+        assert not gradients[name][1, :, 30:].any()
 
 
 KIND = plain_kind.KIND._replace(device=torch.device(DEVICE), head_dim=D, offset=True)

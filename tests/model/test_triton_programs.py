@@ -19,7 +19,7 @@ PROGRAMS = sorted(Path(proof.__file__).parent.glob("*triton*.py"))
 ATTENTION = {"forward", "value_band", "backward_columns", "backward_rows", "backward_dense"}
 LOADS = {"load", "load_rows"}
 SPILLED = {128: 72, 256: 600}
-"""Bytes of a thread, at most, by tokens: those of `backward_columns` with a and b."""
+"""Tokens → bytes that a thread may spill: those of `backward_columns` with a and b."""
 
 
 def called(node: ast.AST) -> str:
@@ -29,11 +29,11 @@ def called(node: ast.AST) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
-def is_loaded(node: ast.AST, known: set[str]) -> bool:
+def is_loaded(node: ast.AST, loads: set[str]) -> bool:
     """Whether an expression is a load, or a name of one, maybe in another number format."""
     if called(node) == "to" and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return is_loaded(node.func.value, known)
-    return called(node) in LOADS or (isinstance(node, ast.Name) and node.id in known)
+        return is_loaded(node.func.value, loads)
+    return called(node) in LOADS or (isinstance(node, ast.Name) and node.id in loads)
 
 
 def assignments(program: ast.FunctionDef) -> Iterator[tuple[str, ast.AST]]:
@@ -56,21 +56,21 @@ def turned_products(source: str) -> Iterator[str]:
     for program in (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)):
         assigned = list(assignments(program))
         # a caller has loaded these
-        known = {name for name, _ in assigned} | {argument.arg for argument in program.args.args}
+        loads = {name for name, _ in assigned} | {argument.arg for argument in program.args.args}
         while computed := {
-            name for name, of in assigned if name in known and not is_loaded(of, known)
+            name for name, of in assigned if name in loads and not is_loaded(of, loads)
         }:
-            known -= computed
+            loads -= computed
         for dot in (node for node in ast.walk(program) if called(node) == "dot"):
             for turn in (node for node in ast.walk(dot) if called(node) == "trans"):
-                if not is_loaded(turn.args[0], known):  # type: ignore[attr-defined]
+                if not is_loaded(turn.args[0], loads):  # type: ignore[attr-defined]
                     yield f"{program.name}: {ast.unparse(turn)}"
 
 
 def test_no_product_takes_the_transpose_of_another():
     """Triton 3.4 to 3.7.0 compiles such products of tiles of 64 wrongly for Hopper."""
     assert [
-        found for path in PROGRAMS for found in turned_products(path.read_text(encoding="utf-8"))
+        factor for path in PROGRAMS for factor in turned_products(path.read_text(encoding="utf-8"))
     ] == []
 
 

@@ -20,7 +20,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_they_equal_plain_torch(dtype):
+def test_the_passes_equal_plain_torch(dtype):
     assert sweeps.fault_of("cpu", dtype) is None
 
 
@@ -40,8 +40,8 @@ def test_a_bias_that_is_added_with_the_sum_has_the_gradient_of_one_added_before(
         ((ours,), (upstream,)),
         ((again, ours), (0.25 * upstream, 0.75 * upstream)),
     ):
-        found = torch.autograd.grad(outputs, parts, grads, retain_graph=True)
-        assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        gradients = torch.autograd.grad(outputs, parts, grads, retain_graph=True)
+        assert_close(gradients, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_program_that_walks_over_several_tiles_adds_all_their_rows(monkeypatch):
@@ -65,16 +65,16 @@ def test_sums_of_many_rows():
     assert_close(triton_sweeps.sum_rows(x), x.sum(1), atol=1e-3, rtol=1e-4)
 
 
-def test_rows_that_do_not_count_leave_nothing_and_others_by_how_much_they_count():
+def test_losses_and_gradients_of_rows_are_multiplied_by_their_weights():
     torch.manual_seed(1)
     x, words, bias = torch.randn(5, 6), torch.randn(70, 6), torch.randn(70)
     target, counts = torch.tensor([3, 0, 69, 1, 2]), torch.tensor([1.0, 0.0, 2.5, 1.0, 0.0])
     logits = x @ words.t() + bias
-    losses, _ = sweeps.cross_entropy_(found := logits.clone(), None, target, counts)
+    losses, _ = sweeps.cross_entropy_(gradient := logits.clone(), None, target, counts)
     expected = torch.nn.functional.cross_entropy(logits, target, reduction="none") * counts
     assert_close(losses, expected)
     one_hot = torch.nn.functional.one_hot(target, 70)
-    assert_close(found, (logits.softmax(1) - one_hot) * counts[:, None])
+    assert_close(gradient, (logits.softmax(1) - one_hot) * counts[:, None])
 
 
 def test_the_gradients_of_table_and_bias_from_one_product():
@@ -87,12 +87,10 @@ def test_dropout_is_that_of_plain_torch_with_and_without_a_sum():
     x, y, upstream = (torch.randn(3, 5, 21, requires_grad=True) for _ in range(3))
     draw = Draw(0.3, 11)
     for given in (None, x):
-        found, expected = (
+        outputs = (
             sweeps._SweptDrop.apply(y, draw, given),
             drop(y, draw) if given is None else block.added(given, y, draw),
         )
-        assert_close(found, expected)
+        assert_close(*outputs)
         parts = (y,) if given is None else (x, y)
-        assert_close(
-            *(torch.autograd.grad(out, parts, upstream.detach()) for out in (found, expected))
-        )
+        assert_close(*(torch.autograd.grad(out, parts, upstream.detach()) for out in outputs))

@@ -69,8 +69,8 @@ def figures(compiled: Any) -> dict[str, Any]:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
         Path(cubin.name).write_bytes(compiled.asm["cubin"])
         command = [tool, "--dump-elf", "--dump-resource-usage", cubin.name]
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    [(size, registers, stack, local)] = USED.findall(told)
+        usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    [(size, registers, stack, local)] = USED.findall(usage)
     matrices = [name for name in ("wgmma", "mma.sync") if name in compiled.asm["ptx"]]
     return {
         "warps": compiled.metadata.num_warps, "registers": int(registers), "spilled": int(local) + int(stack),
@@ -87,14 +87,14 @@ def main() -> None:
         model = relpos.build(relpos.compose("params", overrides))
         ledger = fake_cuda.recorded(model, 32, n, held=16 * n if padded else None)
         for program, arguments, options in ledger.programs:
-            mocks = [
-                MockTensor(x.dtype, tuple(x.shape)) if isinstance(x, Tensor) else x
-                for x in arguments
-            ]
+            mocks, kinds = [*arguments], [*arguments]
+            for number, x in enumerate(arguments):
+                if isinstance(x, Tensor):
+                    mocks[number], kinds[number] = MockTensor(x.dtype, tuple(x.shape)), x.dtype
             constants = tuple(sorted((name, str(value)) for name, value in options.items()))
             key = (
                 program.fn.__name__,
-                tuple(x.dtype if isinstance(x, Tensor) else x for x in arguments),
+                tuple(kinds),
                 constants,
             )
             if key not in seen:

@@ -51,9 +51,9 @@ def broken(page: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    found = pages()
-    lines = [line for page in found for line in broken(page)]
-    print("\n".join(lines) if lines else f"links: {len(found)} pages, none broken", file=sys.stderr)
+    paths = pages()
+    lines = [line for page in paths for line in broken(page)]
+    print("\n".join(lines) if lines else f"links: {len(paths)} pages, none broken", file=sys.stderr)
     return 1 if lines else 0
 
 

@@ -21,8 +21,8 @@ def test_every_claim_has_one_line_in_the_table_and_an_entry_with_its_judgement()
     assert list(lines) == [claim.id for claim in claims]
     for claim in claims:
         assert f"\n### {claim.id}\n" in page, "make claims"
-        said = f"Judged by: {claim.judgement.says}." if claim.judgement else claim.not_tested
-        assert said in page, "make claims"
+        sentence = f"Judged by: {claim.judgement.says}." if claim.judgement else claim.not_tested
+        assert sentence in page, "make claims"
         assert (lines[claim.id] == "not tested") == (claim.judgement is None)
 
 

@@ -29,18 +29,18 @@ BAD = {
 names."""
 
 
-def asked(*lists: list[str]) -> list[tuple[str, SpecifierSet]]:
+def ranges(*lists: list[str]) -> list[tuple[str, SpecifierSet]]:
     """(name, versions that are allowed) of requirements."""
     requirements = [Requirement(line) for lines in lists for line in lines]
-    return [(canonicalize_name(each.name), each.specifier) for each in requirements]
+    return [(canonicalize_name(package.name), package.specifier) for package in requirements]
 
 
-ASKED = asked(CORE, *EXTRAS.values())
+RANGES = ranges(CORE, *EXTRAS.values())
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_versions_with_an_advisory_are_not_allowed(name):
-    specifiers = [specifier for asked_for, specifier in ASKED if asked_for == name]
+    specifiers = [specifier for package, specifier in RANGES if package == name]
     assert specifiers != []
     allowed = {version for specifier in specifiers for version in specifier.filter(BAD[name])}
     assert allowed == set()
@@ -49,8 +49,8 @@ def test_versions_with_an_advisory_are_not_allowed(name):
 def pins(file: str) -> dict[str, str]:
     """Package → version, the first where there are several for versions of Python."""
     lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
-    found = [match for line in lines if (match := re.match(r"([\w.-]+)==([^; ]+)", line))]
-    return {canonicalize_name(match[1]): match[2] for match in reversed(found)}
+    matches = [match for line in lines if (match := re.match(r"([\w.-]+)==([^; ]+)", line))]
+    return {canonicalize_name(match[1]): match[2] for match in reversed(matches)}
 
 
 def test_the_files_that_are_installed_have_checksums():
@@ -63,9 +63,9 @@ def test_the_files_that_are_installed_have_checksums():
         name: version for name, version in hashed.items() if pinned.get(name, version) != version
     } == {}
     names = ("dev", "dashboard", "gpu", "launchers", "loggers", "pretrained")
-    besides = asked(*(EXTRAS[name] for name in names))
-    for wanted, there in ((asked(CORE), core), (besides, hashed)):
-        assert dict(wanted).keys() - {"relpos", "torch", "triton"} <= there.keys()
+    extras = ranges(*(EXTRAS[name] for name in names))
+    for needs, versions in ((ranges(CORE), core), (extras, hashed)):
+        assert dict(needs).keys() - {"relpos", "torch", "triton"} <= versions.keys()
     for file in ("hashes.txt", "hashes-dev.txt"):
         entries = re.split(r"\n(?=[\w.-]+==)", (ROOT / file).read_text(encoding="utf-8"))[1:]
         assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
@@ -73,6 +73,6 @@ def test_the_files_that_are_installed_have_checksums():
 
 def test_the_versions_that_are_installed_are_allowed():
     pinned = pins("constraints.txt")
-    known = [(name, specifier) for name, specifier in ASKED if name in pinned]
-    assert len(known) > 20
-    assert [name for name, specifier in known if pinned[name] not in specifier] == []
+    pairs = [(name, specifier) for name, specifier in RANGES if name in pinned]
+    assert len(pairs) > 20
+    assert [name for name, specifier in pairs if pinned[name] not in specifier] == []

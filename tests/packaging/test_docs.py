@@ -71,14 +71,14 @@ def test_no_file_names_a_folder_of_some_machine():
 
 
 def test_no_source_file_is_ignored_by_git():
-    known = set(project_files())
+    files = set(project_files())
     sources = {
         path
         for folder in ("src", "conf", "experiments", "tests")
         for path in (ROOT / folder).rglob("*.[py]*")
     }
     assert {
-        path for path in sources - known if path.is_file() and "__pycache__" not in path.parts
+        path for path in sources - files if path.is_file() and "__pycache__" not in path.parts
     } == set()
 
 

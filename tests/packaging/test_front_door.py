@@ -77,7 +77,7 @@ def test_help_imports_nothing_heavy():
         (["status", "table=launched"], "torch"),
         # The stages' classes load it where they train, and not where they plan.
         (["reproduce", "table=demo", "dry_run=true"], "pytorch_lightning"),
-        # Whose torch takes seconds.
+        # Lightning takes seconds.
         pytest.param(
             ["order", "network=/nonexistent"], "pytorch_lightning", marks=pytest.mark.full
         ),

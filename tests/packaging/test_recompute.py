@@ -37,13 +37,13 @@ def intervals(text: str, decimals: int = 3) -> set[tuple[float, ...]]:
 
 def computed_again(folder: Path, means: set[str]) -> set[tuple[float, ...]]:
     """The intervals of all pairs, in all measures of claims, by the script; `means`, as `qqp, sst2`,
-    are those of fewer columns than a scale has. Those of scores have one decimal in claims."""
+    are those of fewer columns than a scale has. Scores have one decimal in claims."""
     result = set()
     glue = ["glue", *(f"glue:{mean.replace(' ', '')}" for mean in means)]
     for measure in ("loss", "order", *glue):
         command = [sys.executable, "-I", SCRIPT, folder, measure]
-        said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        result |= intervals(said, 1 if measure in glue else 3)
+        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        result |= intervals(output, 1 if measure in glue else 3)
     return result
 
 
@@ -68,7 +68,7 @@ def test_every_interval_of_all_claims_is_computed_again_from_all_committed_recor
     assert printed - computed_again(tmp_path, means) == set()
 
 
-def test_it_imports_nothing_of_relpos():
+def test_the_script_imports_nothing_of_relpos():
     text = SCRIPT.read_text(encoding="utf-8")
     assert not re.search(r"^(import|from) relpos", text, re.M)
     assert sum(bool(line.strip()) for line in text.split('"""')[2].splitlines()) <= 75

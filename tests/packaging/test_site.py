@@ -37,10 +37,10 @@ class Page(HTMLParser):
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        found = {name: value for name, value in attributes if value}
-        self.places |= {found[name] for name in ("id", "name") if name in found}
-        self.links += [found[name] for name in ("href", "src") if name in found]
-        self.loaded += [found[name] for name in ("src", "href") if name in found and tag != "a"]
+        values = {name: value for name, value in attributes if value}
+        self.places |= {values[name] for name in ("id", "name") if name in values}
+        self.links += [values[name] for name in ("href", "src") if name in values]
+        self.loaded += [values[name] for name in ("src", "href") if name in values and tag != "a"]
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """What docs/commands.md says of installing: checkout, repository, wheel and extras, each in an
 environment of its own.
 
-These have no network: what an environment is to hold is linked from the one that runs the tests,
+There is no network: what an environment is to hold is linked from the one that runs the tests,
 package by package.
 """
 
@@ -32,7 +32,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def inside(wheel: Path) -> set[str]:
-    """The names of the files in it."""
+    """The names of the files in the wheel."""
     return set(zipfile.ZipFile(wheel).namelist())
 
 
@@ -54,22 +54,22 @@ def unpacked(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def needed(*requirements: str) -> dict[str, Distribution]:
-    """What an index would install for these, by name; relpos itself is not among it."""
-    waiting, seen, found = [Requirement(name) for name in requirements], set(), {}
+    """The packages that an index would install for these, by name, without relpos itself."""
+    waiting, seen, packages = [Requirement(name) for name in requirements], set(), {}
     while waiting:
         wanted = waiting.pop()
         if (key := (wanted.name.lower().replace("_", "-"), *sorted(wanted.extras))) in seen:
             continue
         seen.add(key)
-        found[key[0]] = package = distribution(wanted.name)
+        packages[key[0]] = package = distribution(wanted.name)
         for line in package.requires or ():
             other = Requirement(line)
             if other.marker is None or any(
                 other.marker.evaluate({"extra": extra}) for extra in ("", *wanted.extras)
             ):
                 waiting.append(other)
-    found.pop("relpos", None)
-    return found
+    packages.pop("relpos", None)
+    return packages
 
 
 def environment(folder: Path, unpacked: Path | None, *requirements: str) -> Path:
@@ -249,9 +249,9 @@ def test_without_extras_all_works_but_what_an_extra_is_for(elsewhere, tmp_path):
     assert done(python, tmp_path / "empty", "-c", "import pytest").returncode
     works = [["pretrain", *SHORT], ["order", "network=RUN", "measure=[shuffle]", "examples=20"]]
     commands = [*works, *(refused for _, refused, _ in EXTRAS.values())]
-    said = done(python, tmp_path / "empty", "-c", ONE_AFTER_ANOTHER, json.dumps(commands))
-    assert said.returncode == 0, said.stderr
-    answers = [json.loads(line) for line in said.stdout.splitlines() if line.startswith("[")]
+    process = done(python, tmp_path / "empty", "-c", ONE_AFTER_ANOTHER, json.dumps(commands))
+    assert process.returncode == 0, process.stderr
+    answers = [json.loads(line) for line in process.stdout.splitlines() if line.startswith("[")]
     assert [status for status, _ in answers] == [0, 0, *[1] * len(EXTRAS)], answers
     for (_, last), (_, _, end) in zip(answers[2:], EXTRAS.values(), strict=True):
         assert last.endswith(end)

@@ -75,16 +75,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def wait_for(condition: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
     deadline = time.monotonic() + PATIENCE
-    while not (found := condition()):
+    while not (result := condition()):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    return found
+    return result
 
 
 def succeeds(process: subprocess.Popen[str], log: Path | None = None) -> None:
-    _, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, said + (log.read_text(encoding="utf-8") if log else "")
+    _, stderr = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, stderr + (log.read_text(encoding="utf-8") if log else "")
 
 
 def slurm(*command: str) -> str:

@@ -19,10 +19,10 @@ def test_twelve_heads_are_eight_and_every_other_of_sixteen():
 
 def test_any_number_of_heads_has_slopes_of_its_own():
     for heads in range(1, 40):
-        found = slopes(heads)
-        assert found == pytest.approx([slope(head, heads) for head in range(heads)])
-        assert len(set(found)) == heads
-        assert all(0 < m < 1 for m in found)
+        values = slopes(heads)
+        assert values == pytest.approx([slope(head, heads) for head in range(heads)])
+        assert len(set(values)) == heads
+        assert all(0 < m < 1 for m in values)
 
 
 def test_the_default_form_leaves_identities_as_they_were():

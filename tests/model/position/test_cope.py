@@ -34,9 +34,9 @@ def test_open_gates_count_tokens():
 
 def test_at_the_start_nothing_is_added_and_the_tables_have_a_gradient():
     scheme = Cope(SHAPE).double()
-    found = added(scheme, 1.0)
-    assert not found.any()
-    found.sum().backward()
+    scores = added(scheme, 1.0)
+    assert not scores.any()
+    scores.sum().backward()
     assert scheme.table.grad is not None
     assert scheme.table.grad[1].any()
     assert not scheme.table.grad[0].any()

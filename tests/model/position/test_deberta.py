@@ -62,10 +62,10 @@ def test_the_attention_is_that_of_transformers(share, buckets, max_distance):
     terms = scheme.terms(
         1, q, k, scheme.see(1, Input(x, Tokens(2, N), None, project), scheme.prepare(N))
     )
-    found = (
+    output = (
         eager.attention(q * scheme.scale, k, v, terms, None, (0.0, 0)).transpose(1, 2).flatten(2)
     )
-    torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
+    torch.testing.assert_close(output, expected, atol=1e-10, rtol=1e-10)
 
 
 def test_a_convolution_in_place_of_a_shared_map_is_refused_in_one_line():

@@ -64,7 +64,7 @@ def test_parts_that_would_find_other_heads_are_refused(parts):
         Merge(SHAPE, parts)
 
 
-def test_what_cannot_be_halved_is_refused():
+def test_heads_that_cannot_be_halved_are_refused():
     with pytest.raises(
         RelposError,
         match=r"^DualTriangle splits heads: head_dim = hidden / heads must be even, not 3$",

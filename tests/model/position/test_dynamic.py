@@ -35,6 +35,6 @@ def test_the_next_token_stands_in_row_k_plus_1():
     assert value is not None
     # token i attends to i + 1, the last one to the first
     right = torch.eye(4).roll(1, 1)[None, None]
-    found = eager._weighted(right, value, "clamp")[0, 0]
-    assert torch.equal(found[0], value[3])
-    assert torch.equal(found[3], value[0])
+    output = eager._weighted(right, value, "clamp")[0, 0]
+    assert torch.equal(output[0], value[3])
+    assert torch.equal(output[3], value[0])

@@ -32,13 +32,13 @@ def move(scheme: Floater) -> None:
 @pytest.mark.full
 def test_the_trajectories_are_those_of_a_much_finer_solver():
     scheme, n = floater(), 12
-    found = vectors(scheme, n)
-    assert (found[..., 0, :] - found[..., -1, :]).abs().max() > 0.1
+    trajectories = vectors(scheme, n)
+    assert (trajectories[..., 0, :] - trajectories[..., -1, :]).abs().max() > 0.1
     for layer in range(2):
         for part in range(3):
             fine = torch.stack(reference_absolute.trajectory(scheme, layer, part, n, steps=80))
             torch.testing.assert_close(
-                found[layer, part].transpose(0, 1).flatten(1), fine, atol=1e-6, rtol=0
+                trajectories[layer, part].transpose(0, 1).flatten(1), fine, atol=1e-6, rtol=0
             )
 
 
@@ -97,13 +97,13 @@ def test_evaluation_solves_once_for_all_batches(monkeypatch):
     assert lengths == [16, 20]
 
 
-def test_what_is_kept_survives_a_checkpoint():
+def test_the_cache_survives_a_checkpoint():
     scheme, other = floater(), Floater(SHAPE, 3).double()
     scheme.begin_step(0)
     move(scheme)
     other.load_state_dict(scheme.state_dict())
-    for one in (scheme, other):
-        one.begin_step(1)
+    for solver in (scheme, other):
+        solver.begin_step(1)
     assert torch.equal(vectors(other), vectors(scheme))
 
 
@@ -116,7 +116,7 @@ def test_refresh_1_solves_in_every_update_and_keeps_nothing():
     assert "cache" not in scheme.state_dict()
 
 
-def test_sequences_beyond_what_is_kept_are_solved():
+def test_sequences_longer_than_the_cache_are_solved():
     scheme = floater()
     scheme.begin_step(0)
     scheme.begin_step(1)

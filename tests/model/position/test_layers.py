@@ -128,9 +128,9 @@ def test_attention_is_that_of_modernbert(name, layer, monkeypatch):
         for part in (ours.project, ours.output):
             part.bias.zero_()
     held = Tokens(2, n)
-    global_layer, found = (
+    global_layer, output = (
         ours(x, LayerCall(number, encoder.position, encoder.position.prepare(n), real, held, held))
         for number in (0, layer)
     )
-    torch.testing.assert_close(found[real], expected[real], atol=1e-10, rtol=1e-10)
+    torch.testing.assert_close(output[real], expected[real], atol=1e-10, rtol=1e-10)
     assert (global_layer[real] - expected[real]).abs().max().item() > 1e-3 or layer % 3 == 0

@@ -53,10 +53,10 @@ def assert_is_sum(scheme: Merge) -> None:
 @pytest.mark.parametrize("outside", ["clamp", "zero"])
 @pytest.mark.parametrize("widths", [(1, 3), (3, 1), (2, 2), (0, 9)])
 def test_scores_of_a_sum_are_sums_of_scores_whatever_the_widths(outside, widths):
-    made = [
+    parts = [
         partial(kind, k=k, outside=outside) for kind in (Dynamic, Key, Composite) for k in widths
     ]
-    scheme = merged(Tisa, *made)
+    scheme = merged(Tisa, *parts)
     assert_is_sum(scheme)
 
 
@@ -92,8 +92,10 @@ class Unscaled(Scheme):
 
 
 def test_parts_with_another_scale_are_refused_by_name():
-    said = "Merge: Tisa multiplies q·k by 0.5, Unscaled by nothing (it has none); they have no sum"
-    assert refusal(merged, Tisa, Unscaled) == said
+    message = (
+        "Merge: Tisa multiplies q·k by 0.5, Unscaled by nothing (it has none); they have no sum"
+    )
+    assert refusal(merged, Tisa, Unscaled) == message
 
 
 def test_no_parts_are_refused():
@@ -101,15 +103,15 @@ def test_no_parts_are_refused():
         Merge(SHAPE, [])
 
 
-def test_each_part_is_told_of_the_step():
-    told = []
+def test_each_part_receives_the_step():
+    steps = []
 
     class Listening(Scheme):
         def begin_step(self, step: int) -> None:
-            told.append(step)
+            steps.append(step)
 
     merged(Listening, Tisa, Listening).begin_step(3)
-    assert told == [3, 3]
+    assert steps == [3, 3]
 
 
 def test_a_merge_inside_a_merge_is_the_same_sum():
@@ -128,9 +130,9 @@ def test_turning_queries_that_are_wider_already_is_refused_by_name(behind):
 
 
 @pytest.mark.parametrize(
-    ("parts", "said"), [("ab", "a list"), (["rope"], "_target_"), (Rope, "a list")]
+    ("parts", "message"), [("ab", "a list"), (["rope"], "_target_"), (Rope, "a list")]
 )
-def test_what_is_no_list_of_schemes_is_refused(parts, said):
+def test_parts_that_are_no_list_of_schemes_are_refused(parts, message):
     for kind in (Merge, Layers):
-        with pytest.raises(RelposError, match=said):
+        with pytest.raises(RelposError, match=message):
             kind(SHAPE, parts)

@@ -31,7 +31,7 @@ def test_shifts_have_bounds_which_an_update_writes_back(stored, used):
 
 @pytest.mark.parametrize("kernel", ["eager", "auto"])
 @pytest.mark.parametrize("other", ["shaw", "composite_key"])
-def test_other_terms_stand_beside_it(other, kernel):
+def test_other_terms_stand_beside_pope(other, kernel):
     """Value tables as wide as the head, and terms of the queries and keys as projected."""
     both: Any = model_of(other, kernel=kernel).eval()
     pope = Pope(SHAPE, uniform=True).double()

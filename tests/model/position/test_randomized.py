@@ -37,7 +37,7 @@ ASK_OFFSETS: list[Position] = [Alibi, T5, Tisa, Kerple, partial(Fire, sign=True)
 
 
 def network(position: Position) -> Any:
-    """Without dropout, in evaluation."""
+    """An encoder without dropout, in evaluation."""
     return schemes.network(position, spread=0.3, dropout=0.0, attention_dropout=0.0).eval().encoder
 
 
@@ -61,7 +61,7 @@ def of_one_batch(drawn: Any, plain: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("part", ASK_POSITIONS + ASK_OFFSETS)
 @pytest.mark.parametrize("training", [True, False])
-def test_a_subset_of_all_is_the_scheme_itself(part, training):
+def test_a_subset_of_all_numbers_is_the_scheme_itself(part, training):
     drawn, plain = (
         network(position).train(training) for position in (randomized([part], length=N), part)
     )
@@ -115,7 +115,7 @@ def test_shorter_sequences_have_the_first_of_the_same_numbers(draw):
 
 
 def outputs(encoder: Any, seed: int, rows: slice = slice(None), width: int = 9) -> torch.Tensor:
-    """Of a training pass of some rows of two, padded to some width."""
+    """The outputs of a training pass of some rows of two, padded to some width."""
     ids, mask = (torch.nn.functional.pad(x, (0, 3))[rows, :width] for x in batch())
     seed_dropout(encoder.train(), seed)
     return encoder(ids, mask)  # type: ignore[no-any-return]
@@ -145,7 +145,7 @@ def test_recorded_keys_draw_what_seeds_draw(draw):
 
 
 @pytest.mark.parametrize(
-    ("part", "said"),
+    ("part", "reason"),
     [
         (Dynamic, "Dynamic asks for neither"),
         (Tupe, "Tupe asks for neither"),
@@ -157,8 +157,8 @@ def test_recorded_keys_draw_what_seeds_draw(draw):
         ),
     ],
 )
-def test_what_asks_for_no_numbers_of_a_kind_is_refused_in_one_line(part, said):
-    message = f"Randomized draws positions or offsets, and {said}"
+def test_parts_that_ask_for_no_or_two_kinds_of_numbers_are_refused(part, reason):
+    message = f"Randomized draws positions or offsets, and {reason}"
     assert refusal(randomized([part]), SHAPE) == message
 
 
@@ -172,5 +172,5 @@ def test_what_asks_for_no_numbers_of_a_kind_is_refused_in_one_line(part, said):
         (randomized([Rope], length=9), "length=9: size.max_positions=16 or more is expected"),
     ],
 )
-def test_what_cannot_be_drawn_for_is_refused_in_one_line(make, message):
+def test_impossible_draws_are_refused_in_one_line(make, message):
     assert refusal(make, SHAPE) == message

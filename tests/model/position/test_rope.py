@@ -13,9 +13,9 @@ from schemes import SHAPE
 def test_angles_at_a_far_position_are_exact_in_bfloat16_too():
     q = torch.ones(1, SHAPE.heads, 4097, SHAPE.head_dim, dtype=torch.bfloat16)
     scheme = Rope(SHAPE)
-    found = scheme.turn(0, q, q, q, scheme.prepare(4097))[0]
+    queries = scheme.turn(0, q, q, q, scheme.prepare(4097))[0]
     expected = (1 + 1j) * cmath.exp(4096j)
-    assert found[0, 0, -1, :2].tolist() == pytest.approx([expected.real, expected.imag], abs=1e-6)
+    assert queries[0, 0, -1, :2].tolist() == pytest.approx([expected.real, expected.imag], abs=1e-6)
 
 
 @pytest.mark.parametrize("fraction", [0.1, 0.25, 0.3, 0.75, 1.0])

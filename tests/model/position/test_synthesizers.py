@@ -37,9 +37,9 @@ def test_a_mixture_starts_half_and_half(name):
     q, k, v = torch.randn(3, 2, SHAPE.heads, 9, SHAPE.head_dim, dtype=torch.float64)
     state = scheme.prepare(9)
     turned = scheme.turn(1, q, k, v, state)
-    found = eager.scores(turned[0] * scheme.scale, turned[1], scheme.terms(1, q, k, state), v)
+    scores = eager.scores(turned[0] * scheme.scale, turned[1], scheme.terms(1, q, k, state), v)
     dense = alone.terms(1, q, k, alone.prepare(9)).dense
-    torch.testing.assert_close(found, (q @ k.transpose(2, 3) + dense) / 2)
+    torch.testing.assert_close(scores, (q @ k.transpose(2, 3) + dense) / 2)
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,13 @@ def test_wide_buckets_begin_where_the_authors_do():
 )
 def test_buckets_equal_the_formula_with_logarithms(buckets, max_distance):
     offsets = torch.arange(-300, 301)
-    found = bucket(offsets, torch.tensor(bucket_edges(buckets, max_distance)))
-    assert found.tolist() == [t5_bucket(o, buckets, max_distance) for o in offsets.tolist()]
+    numbers = bucket(offsets, torch.tensor(bucket_edges(buckets, max_distance)))
+    assert numbers.tolist() == [t5_bucket(o, buckets, max_distance) for o in offsets.tolist()]
 
 
 def test_bucket_16_is_never_used_and_all_others_are():
-    found = bucket(torch.arange(-500, 501), torch.tensor(bucket_edges()))
-    assert set(range(32)) - set(found.tolist()) == {16}
+    numbers = bucket(torch.arange(-500, 501), torch.tensor(bucket_edges()))
+    assert set(range(32)) - set(numbers.tolist()) == {16}
 
 
 def test_initial_biases_are_glorot_uniform():

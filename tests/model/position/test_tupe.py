@@ -35,10 +35,10 @@ def test_the_relative_term_has_a_number_for_each_side_of_cls():
     with torch.no_grad():
         scheme.table.zero_()
         scheme.buckets.copy_(torch.arange(33.0)[:, None].expand(33, 2))
-    found = dense(scheme, n=12)[0]
-    assert (found[0] == 16).all()
-    assert (found[1:, 0] == 32).all()
-    assert found[3, 1:].tolist() == [2, 1, 0, 17, 18, 19, 20, 21, 22, 23, 24]
+    scores = dense(scheme, n=12)[0]
+    assert (scores[0] == 16).all()
+    assert (scores[1:, 0] == 32).all()
+    assert scores[3, 1:].tolist() == [2, 1, 0, 17, 18, 19, 20, 21, 22, 23, 24]
 
 
 def test_half_precision_does_not_reach_the_table():

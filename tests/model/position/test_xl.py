@@ -38,7 +38,7 @@ def test_the_attention_is_that_of_xlnet():
 
     state = scheme.prepare(N)
     turned, _, _ = scheme.turn(1, q, k, v, state)
-    found = eager.attention(
+    output = eager.attention(
         turned * scheme.scale, k, v, scheme.terms(1, q, k, state), None, (0.0, 0)
     )
-    torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
+    torch.testing.assert_close(output, expected, atol=1e-10, rtol=1e-10)
