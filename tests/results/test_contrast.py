@@ -54,8 +54,8 @@ def table(rows: Rows) -> np.ndarray:
 
 def all_p(scores: np.ndarray) -> np.ndarray:
     rows = rows_of(scores)
-    tested = [difference(rows, *pair) for pair in combinations(rows, 2)]
-    return np.array([each.p for each in tested if each])
+    tests = [difference(rows, *pair) for pair in combinations(rows, 2)]
+    return np.array([test.p for test in tests if test])
 
 
 def test_two_rows_alone_are_paired():
@@ -105,7 +105,7 @@ def test_a_row_that_is_constant_by_theorem_adds_nothing_to_an_error_and_stays_ou
     assert difference(with_none, "0", "1") == difference(rows, "0", "1")
 
 
-def test_without_several_pre_trainings_nothing_is_known():
+def test_rows_of_one_pre_training_each_have_no_error():
     assert difference({"a": {0: 70.0}, "b": {0: 75.0}}, "a", "b") is None
     assert spread({"a": {0: 70.0}, "b": {0: 75.0}}, "a") is None
 
@@ -148,8 +148,12 @@ def test_rows_of_different_seeds_are_not_paired():
 
 def test_the_spread_between_pre_trainings_has_what_seeds_do_in_it():
     chance = np.random.default_rng(0)
-    found = [spread(drawn(chance, [70.0] * 6, 4, error=1.0, shared=1.0), "0") for _ in range(TIMES)]
-    assert np.mean([each.variance for each in found if each]) == pytest.approx(2.0, rel=0.25)
+    estimates = [
+        spread(drawn(chance, [70.0] * 6, 4, error=1.0, shared=1.0), "0") for _ in range(TIMES)
+    ]
+    assert np.mean([estimate.variance for estimate in estimates if estimate]) == pytest.approx(
+        2.0, rel=0.25
+    )
     assert spread({"a": {0: 1.0, 1: 3.0, 2: 5.0}}, "a") == spread(
         {"a": {0: 1.0, 5: 3.0, 9: 5.0}}, "a"
     )
@@ -163,16 +167,16 @@ def test_the_test_of_equal_spreads_does_not_depend_on_the_order_of_rows_and_runs
     }
     turned = {row: dict(reversed(units.items())) for row, units in reversed(rows.items())}
     # Its null distribution is drawn: rows of other seeds got other draws.
-    first, second = (contrast.equal_spreads(contrast._cells(each)) for each in (rows, turned))
+    first, second = (contrast.equal_spreads(contrast._cells(table)) for table in (rows, turned))
     assert first == second
 
 
-def test_without_a_difference_one_is_seldom_found():
+def test_equal_rows_seldom_differ_significantly():
     chance = np.random.default_rng(0)
-    tested = [
+    tests = [
         difference(drawn(chance, [70.0] * 8, 3, shared=2.0), "0", "1") for _ in range(2 * TIMES)
     ]
-    assert np.mean([each is not None and each.p < 0.05 for each in tested]) <= 0.07
+    assert np.mean([test is not None and test.p < 0.05 for test in tests]) <= 0.07
 
 
 def test_effects_of_the_papers_size_are_found_with_three_seeds():
@@ -204,7 +208,7 @@ def test_effects_of_the_papers_size_are_found_with_three_seeds():
             difference({name: rows[name] for name in (row, "0")}, row, "0") for row in "123"
         ]
         for held, tests in ((pooled, pairs), (alone, by_themselves)):
-            held.append(all(each is not None and each.low > 0 for each in tests))
+            held.append(all(test is not None and test.low > 0 for test in tests))
     assert np.mean(pooled) >= 0.8
     assert np.mean(alone) < 0.6
 
@@ -256,15 +260,15 @@ def test_with_rows_on_their_way_apart_an_interval_covers_in_each_kind_of_pair(se
 def test_a_difference_of_two_quiet_rows_is_found_with_three_seeds():
     """0.05 nats between two rows whose spread is a tenth of the pool's."""
     chance = np.random.default_rng(0)
-    found = []
+    hits = []
     for _ in range(SEVERAL):
         spreads = chance.permutation(SPREADS)
         spreads[:2] = POOL / 10
         scores = chance.normal(0, spreads[:, None], (len(spreads), 3)) + chance.normal(0, 0.05, 3)
         scores[0] += 0.05
         tested = difference(rows_of(scores), "0", "1")
-        found.append(tested is not None and tested.low > 0)
-    assert np.mean(found) >= 0.8
+        hits.append(tested is not None and tested.low > 0)
+    assert np.mean(hits) >= 0.8
 
 
 @SEEDS
@@ -276,7 +280,7 @@ def test_the_test_of_equal_spreads_has_its_size_and_power_at_few_seeds(seeds):
             chance.normal(0, spreads[:, None], (len(spreads), seeds)) + chance.normal(0, 1, seeds)
             for _ in range(SEVERAL)
         ]
-        p = [contrast.equal_spreads(contrast._cells(rows_of(each))) for each in tables]
+        p = [contrast.equal_spreads(contrast._cells(rows_of(table))) for table in tables]
         return float(np.mean(np.less(p, 0.05)))
 
     assert 0.02 <= rejects(np.ones(16)) <= 0.08

@@ -54,36 +54,36 @@ def rows(tmp_path: Path) -> list[PlannedRow]:
     return plan_of(tmp_path, **changes)
 
 
-def test_runs_are_found_by_what_they_are(rows):
+def test_runs_are_sorted_into_rows_by_their_configuration(rows):
     finish_rows(*rows)
-    (found,) = read(ROWS)
-    assert {row: list(folders) for row, folders in found.folders.items()} == {
+    (scale,) = read(ROWS)
+    assert {row: list(folders) for row, folders in scale.folders.items()} == {
         "none": [0],
         "fixed": [0],
     }
-    assert by_seeds(found.values["fixed"]["cola"]) == {(0, 0): 30.0, (0, 1): 31.0, (0, 2): 32.0}
-    assert found.shared(GLUE, "none", "fixed") == ["cola", "rte"]
-    assert found.label.startswith("2×16, 3 steps of 8, files (")
+    assert by_seeds(scale.values["fixed"]["cola"]) == {(0, 0): 30.0, (0, 1): 31.0, (0, 2): 32.0}
+    assert scale.shared(GLUE, "none", "fixed") == ["cola", "rte"]
+    assert scale.label.startswith("2×16, 3 steps of 8, files (")
     (finding,) = AHEAD.verdicts(read(ROWS))
     assert finding.verdict == "undecided"
     assert finding.figures.startswith(
         "fixed − none +10.0 (these two models: [+10.0, +10.0] over 3 fine-tunings"
     )
     assert ONE_PRETRAINING in finding.figures
-    assert by_seeds(found.values["fixed"]["loss"]) == {(0, 0): -3.0}
+    assert by_seeds(scale.values["fixed"]["loss"]) == {(0, 0): -3.0}
 
 
-def test_what_is_not_finished_or_of_older_code_is_left_out(rows):
+def test_runs_that_are_unfinished_or_of_older_code_are_left_out(rows):
     none, fixed = rows
     finish_rows(*rows)
     none.pretrainings[0].update(state="interrupted")
     fixed.tunings[0].run.update(identity="0123456789ab")
-    found = read(ROWS)
-    assert [list(scale.folders) for scale in found] == [["fixed"]]
-    assert (0, 0) not in by_seeds(next(iter(found)).values["fixed"]["cola"])
+    scales = read(ROWS)
+    assert [list(scale.folders) for scale in scales] == [["fixed"]]
+    assert (0, 0) not in by_seeds(next(iter(scales)).values["fixed"]["cola"])
     fixed.pretrainings[0].update(identity="0123456789ab")
-    found = read(ROWS)
-    assert (list(found), found.older) == ([], 1)
+    scales = read(ROWS)
+    assert (list(scales), scales.older) == ([], 1)
 
 
 def test_runs_of_a_seed_that_chose_rates_are_left_out_at_every_scale(rows, tmp_path):
@@ -94,9 +94,9 @@ def test_runs_of_a_seed_that_chose_rates_are_left_out_at_every_scale(rows, tmp_p
     assert pilot_seeds(files) == {8}
     for overrides in ([], ["pretrain.seed=8"], ["pretrain.seed=8", "pretrain.steps=9"]):
         train(tmp_path, *overrides)
-    found = read(ROWS, pilot_seeds=pilot_seeds(files))
-    assert [list(scale.folders["fixed"]) for scale in found] == [[0]]
-    assert found.pilots == 2
+    scales = read(ROWS, pilot_seeds=pilot_seeds(files))
+    assert [list(scale.folders["fixed"]) for scale in scales] == [[0]]
+    assert scales.pilots == 2
 
 
 def test_no_table_about_claims_trains_with_a_seed_that_chose_rates():
@@ -113,8 +113,8 @@ def test_another_number_of_steps_is_another_scale(rows, tmp_path):
     longer = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["pretrain.steps=9"])
     more = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["data.pairs=50"])
     finish_rows(*rows, *longer, *more)
-    found = read(ROWS)
-    assert sorted(scale.meaning["steps"] for scale in found) == [3, 3, 9]
+    scales = read(ROWS)
+    assert sorted(scale.meaning["steps"] for scale in scales) == [3, 3, 9]
 
 
 def test_a_network_that_was_trained_further_is_in_no_row_and_no_run_of_older_code(rows):
@@ -126,17 +126,17 @@ def test_a_network_that_was_trained_further_is_in_no_row_and_no_run_of_older_cod
             {"heldout_loss": 3.0},
             inputs=inputs | ({"start": f"{none.path}/model"} if run is fixed else {}),
         )
-    found = read(ROWS)
-    assert [list(scale.folders) for scale in found] == [["none"]]
-    assert found.older == 0
+    scales = read(ROWS)
+    assert [list(scale.folders) for scale in scales] == [["none"]]
+    assert scales.older == 0
 
 
-def test_one_protocol_of_fine_tuning_a_column(rows, tmp_path):
+def test_a_column_has_scores_of_one_fine_tuning_protocol(rows, tmp_path):
     finish_rows(*rows)
     other = plan_table(load(str(tmp_path / "small.yaml")), ["fixed"], ["finetune.steps=99"])[0]
     finish_tuning(other.tunings[0].run, {"cola": 99.0}, 20)
-    (found,) = read(ROWS)
-    assert by_seeds(found.values["fixed"]["cola"])[0, 0] == 30.0
+    (scale,) = read(ROWS)
+    assert by_seeds(scale.values["fixed"]["cola"])[0, 0] == 30.0
 
 
 def test_a_run_with_a_damaged_record_is_in_no_scale(rows, capsys):
@@ -145,13 +145,13 @@ def test_a_run_with_a_damaged_record_is_in_no_scale(rows, capsys):
     (none.pretrainings[0].path / "record.json").write_text('{"state": "fini', encoding="utf-8")
     fixed.tunings[0].run.update(metrics=None)
     fixed.tunings[1].run.update(meaning={"seed": 1})
-    (found,) = read(ROWS)
-    assert list(found.folders) == ["fixed"]
-    assert (0, 0) not in by_seeds(found.values["fixed"]["cola"])
-    said = capsys.readouterr().err.splitlines()
-    assert [line.partition(":")[2].split(" /")[0] for line in said] == [" damaged record"] * 3
-    assert str(none.pretrainings[0].path) in said[0]
-    assert {line.rpartition("json: ")[2] for line in said[1:]} == {
+    (scale,) = read(ROWS)
+    assert list(scale.folders) == ["fixed"]
+    assert (0, 0) not in by_seeds(scale.values["fixed"]["cola"])
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[2].split(" /")[0] for line in lines] == [" damaged record"] * 3
+    assert str(none.pretrainings[0].path) in lines[0]
+    assert {line.rpartition("json: ")[2] for line in lines[1:]} == {
         "it lacks something ('columns'): delete the folder to start anew",
         "it lacks something ('task'): delete the folder to start anew",
     }
@@ -170,10 +170,10 @@ def test_shuffle_gaps_that_were_measured_of_the_runs_are_read(rows, capsys):
         measured(network, "shuffle", results, examples=100, share=share)
     damaged = measured(network, "shuffle", {}, examples=7)
     (damaged / "results.json").write_text("{", encoding="utf-8")
-    (found,) = read(ROWS)
+    (scale,) = read(ROWS)
     # at the end, not at the snapshot
-    assert by_seeds(found.values["fixed"]["order"]) == {(0, 0): 0.75}
-    assert "order" not in found.values["none"]
+    assert by_seeds(scale.values["fixed"]["order"]) == {(0, 0): 0.75}
+    assert "order" not in scale.values["none"]
     assert "damaged results" in capsys.readouterr().err
 
 
@@ -206,15 +206,18 @@ def test_of_equally_many_seeds_those_with_a_rate_of_the_convolution_s_own_count(
 
 
 def test_a_scheme_travels_with_the_rates_of_its_own_parameters(rows, tmp_path):
-    made: dict[str, list[str]] = {"triangle": ["position=dual_triangle"]}
-    made |= {
+    schemes: dict[str, list[str]] = {"triangle": ["position=dual_triangle"]}
+    schemes |= {
         conv: ["position=none", f"conv={conv}", "recipe.conv_lr=3"]
         for conv in ("depthwise", "convbert")
     }
     file = load(str(tmp_path / "small.yaml"))
     plan = [
         *rows,
-        *(replace(plan_table(file, ["none"], own)[0], name=name) for name, own in made.items()),
+        *(
+            replace(plan_table(file, ["none"], overrides)[0], name=name)
+            for name, overrides in schemes.items()
+        ),
     ]
     for row in plan:
         metrics = {
@@ -224,7 +227,7 @@ def test_a_scheme_travels_with_the_rates_of_its_own_parameters(rows, tmp_path):
             "position_parameters": 5 * (row.name == "fixed"),
         }
         finish(row.pretrainings[0], metrics)
-    (scale,) = read(ROWS | made)
+    (scale,) = read(ROWS | schemes)
     short = scale.travels["fixed"]
     assert short
     longer = pytest.approx(3 * short)

@@ -26,9 +26,9 @@ def row(tmp_path: Path) -> PlannedRow:
     return planned
 
 
-def test_a_line_for_each_number_of_each_run(row):
+def test_every_number_of_a_run_is_a_line(row):
     by_stage = by(read(), "stage")
-    assert {each.column: each.value for each in by_stage["pretrain"]} == {
+    assert {value.column: value.value for value in by_stage["pretrain"]} == {
         LOSS: 3.0,
         "perplexity": 20.0,
         "parameters": 1000.0,
@@ -56,13 +56,14 @@ def test_a_fine_tuning_of_a_fine_tuning_belongs_to_the_same_pre_training_and_was
     write_json(
         second / "record.json", record | {"inputs": record["inputs"] | {"start": str(first.path)}}
     )
-    one, two = select(read(), column="cola")
-    assert one.origin == two.origin == row.pretrainings[0].path.name
-    assert one.way != two.way
-    assert (one.is_current, two.is_current) == (True, False)  # its identity is that of the first
+    direct, chained = select(read(), column="cola")
+    assert direct.origin == chained.origin == row.pretrainings[0].path.name
+    assert direct.way != chained.way
+    # the second record has the identity of the first
+    assert (direct.is_current, chained.is_current) == (True, False)
 
 
-def test_answers_that_were_kept_are_found(row):
+def test_a_score_names_its_file_of_answers(row):
     file = row.tunings[0].run.path / "dev" / "cola.tsv"
     write_text(file, "prediction\ttarget\n1\t1\n0\t1\n")
     [score] = select(read(), column="cola")
@@ -79,12 +80,12 @@ def test_snapshots_are_lines_of_their_own(row):
         }
         measured(row.pretrainings[0].path, "shuffle", results, examples=9, share=percent)
     values = read()
-    assert {each.percent: each.value for each in select(values, column=GAP)} == {
+    assert {value.percent: value.value for value in select(values, column=GAP)} == {
         50: 0.25,
         100: 0.75,
     }
     # At the end the loss is that of the record, on all of the held-out text.
-    assert {(each.percent, each.value) for each in select(values, column=LOSS)} == {
+    assert {(value.percent, value.value) for value in select(values, column=LOSS)} == {
         (50, 3.25),
         (100, 3.0),
     }

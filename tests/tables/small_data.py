@@ -82,7 +82,7 @@ def small(folder: Path, **changes: Any) -> Experiment:
 
 
 def plan_of(folder: Path, **changes: Any) -> list[PlannedRow]:
-    """Its plan."""
+    """The plan of the experiment that `write_experiment` writes."""
     return plan_table(small(folder, **changes))
 
 
@@ -102,14 +102,14 @@ def log(run: Run, losses: dict[int, float]) -> None:
 
 
 def finish_tuning(run: Run, columns: dict[str, float], examples: int, majority: float = 0.0) -> Run:
-    """The same of a fine-tuning with these scores."""
+    """Leaves the record of a finished fine-tuning with these scores."""
     facts = {"majority": majority, "examples": examples}
     metrics = {name: dict.fromkeys(columns, fact) for name, fact in facts.items()}
     return finish(run, {"columns": columns} | metrics)
 
 
 def finish(run: Run, metrics: dict[str, Any], **changes: Any) -> Run:
-    """Leaves what a run that is finished leaves in its record."""
+    """Leaves the record of a finished run."""
     run.path.mkdir(parents=True, exist_ok=True)
     inputs = {name: within_runs(needed.path) for name, needed in run.inputs.items()}
     record: dict[str, Any] = {

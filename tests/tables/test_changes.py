@@ -100,17 +100,17 @@ def test_a_table_that_leaves_results_out_is_written_beside_the_whole_one(
     changes, name, tmp_path, capsys
 ):
     experiment, identities = whole(tmp_path)
-    asked = {identity for row, identity in identities.items() if row in (changes.rows or ())}
-    folder = folder_of(experiment, changes, asked)
+    selected = {identity for row, identity in identities.items() if row in (changes.rows or ())}
+    folder = folder_of(experiment, changes, selected)
     assert folder.name == name
     assert capsys.readouterr().err.endswith(
         f"not asked for here: this table is written to {folder}\n"
     )
-    assert folder_of(experiment, changes, asked, folder) == folder
+    assert folder_of(experiment, changes, selected, folder) == folder
     assert capsys.readouterr().err == ""  # once
 
 
-def test_what_leaves_nothing_out_makes_no_other_table(tmp_path):
+def test_a_table_that_leaves_no_results_out_is_written_in_place(tmp_path):
     experiment, identities = whole(tmp_path)
     assert (
         folder_of(

@@ -1,4 +1,4 @@
-"""The best of several rows in each column, and what choosing it on the dev set makes of it."""
+"""The best of several rows in each column, and how optimistic its choice on the dev set is."""
 
 import json
 from dataclasses import replace
@@ -20,10 +20,12 @@ RIGHT = {"base": "1010", "one": "1110", "two": "1011"}
 @pytest.fixture
 def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Row]:
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
-    return [made(tmp_path, name, right) for name, right in RIGHT.items()]
+    return [answered_row(tmp_path, name, right) for name, right in RIGHT.items()]
 
 
-def made(root: Path, name: str, right: str, metric: str = "relpos.train.metrics.accuracy") -> Row:
+def answered_row(
+    root: Path, name: str, right: str, metric: str = "relpos.train.metrics.accuracy"
+) -> Row:
     """A row with one fine-tuning that has kept its answers."""
     dev = root / "finetune" / name / "dev"
     dev.mkdir(parents=True)
@@ -50,8 +52,8 @@ def test_the_best_row_and_each_fixed_one_gain_from_scores_that_are_not_rounded(r
 
 
 def test_a_row_chosen_on_one_half_is_scored_on_the_other(rows, tmp_path):
-    lucky = made(tmp_path, "even", "1111")
-    worse = made(tmp_path, "worse", "0101")
+    lucky = answered_row(tmp_path, "even", "1111")
+    worse = answered_row(tmp_path, "worse", "0101")
     # as good on both halves: chosen both times, (0 + 100) / 2 each
     assert chosen([*rows, lucky, worse], ["even", "worse"])[1:] == ["+50.00", "+50.00", "0.00"]
     # even examples choose `one` (0 seen, +50 unseen); odd ones `worse` (+100 seen, −100 unseen)

@@ -45,7 +45,7 @@ def tuning(
     return Tuning(task, 0, seed, run)
 
 
-def made(*rows: PlannedRow) -> list[Row]:
+def table_rows(*rows: PlannedRow) -> list[Row]:
     return rows_of(rows)
 
 
@@ -58,14 +58,14 @@ def row(
     name: str, scores: dict[str, list[list[float] | None]], perplexity: float | None = 10.0
 ) -> PlannedRow:
     tunings = [
-        tuning(name, task, seed, one)
+        tuning(name, task, seed, values)
         for task, seeds in scores.items()
-        for seed, one in enumerate(seeds)
+        for seed, values in enumerate(seeds)
     ]
     return PlannedRow(name, [f"position={name}"], [pretraining(name, perplexity)], tunings)
 
 
-def test_fine_tunings_of_one_pre_training_are_no_witnesses_of_their_own():
+def test_fine_tunings_of_one_pre_training_are_not_independent():
     column = summary({(0, 0): 69.0, (0, 1): 71.0, (1, 0): 73.0, (1, 1): 75.0}, several=True)
     assert (column.mean, column.best, column.median) == (72.0, 75.0, 72.0)
     assert column.sem == pytest.approx(2.0)  # of 70 and 74
@@ -81,7 +81,7 @@ def test_a_pre_training_with_more_fine_tunings_than_another_does_not_count_more(
 
 
 def test_the_mean_takes_the_best_of_each_column_and_says_how_many_seeds_are_whole():
-    (whole,) = made(
+    (whole,) = table_rows(
         row("none", {"cola": [[10.0], [40.0]], "rte": [[60.0], [50.0]], "sst2": [[90.0], None]})
     )
     assert (whole.mean.values, whole.mean.n_missing) == ([pytest.approx(160 / 3)], 1)
@@ -89,24 +89,24 @@ def test_the_mean_takes_the_best_of_each_column_and_says_how_many_seeds_are_whol
     assert shown(whole)[-1] == "53.3, n=1"
 
 
-def test_the_curve_is_the_mean_of_the_pre_trainings_where_all_have_come():
+def test_the_curve_is_the_mean_at_steps_that_all_pre_trainings_have_reached():
     runs = [pretraining("one"), pretraining("two")]
     log(runs[0], {10: 4.0, 20: 2.0})
     log(runs[1], {10: 5.0})
-    assert made(PlannedRow("none", [], runs, []))[0].heldout_loss == [(10, 4.5)]
+    assert table_rows(PlannedRow("none", [], runs, []))[0].heldout_loss == [(10, 4.5)]
 
 
 def test_a_pre_training_under_way_does_not_cut_the_curve_of_finished_ones():
-    """A sweep would read the multiplier's loss where the slowest has come to."""
+    """Otherwise a sweep would read losses at the step of the slowest pre-training."""
     runs = [pretraining("one"), pretraining("two", None)]
     log(runs[0], {10: 4.0, 20: 2.0})
     log(runs[1], {10: 5.0})
-    assert made(PlannedRow("none", [], runs, []))[0].heldout_loss == [(10, 4.0), (20, 2.0)]
-    assert made(PlannedRow("none", [], runs[1:], []))[0].heldout_loss == [(10, 5.0)]
+    assert table_rows(PlannedRow("none", [], runs, []))[0].heldout_loss == [(10, 4.0), (20, 2.0)]
+    assert table_rows(PlannedRow("none", [], runs[1:], []))[0].heldout_loss == [(10, 5.0)]
 
 
-def test_where_all_are_equal_none_is_the_best():
-    rows = made(
+def test_equal_scores_have_no_best():
+    rows = table_rows(
         *(
             row(name, {"cola": [[0.0]], "rte": [[value]]})
             for name, value in (("a", 50.0), ("b", 60.0))
@@ -118,8 +118,10 @@ def test_where_all_are_equal_none_is_the_best():
     assert [cell.is_best for cell in better] == [False, False, False, False, True, True]
 
 
-def test_what_is_missing_is_none_and_never_zero():
-    (begun,) = made(row("none", {"cola": [None, None], "rte": [[50.0], None]}, perplexity=None))
+def test_a_missing_number_is_none_and_never_zero():
+    (begun,) = table_rows(
+        row("none", {"cola": [None, None], "rte": [[50.0], None]}, perplexity=None)
+    )
     assert (begun.parameters, begun.perplexity, begun.columns["cola"].mean, begun.mean.mean) == (
         None,
         None,
@@ -136,7 +138,7 @@ def test_a_column_says_of_how_many_pre_trainings_a_row_is_where_some_are_missing
         "none", [], [pretraining("a", 10.0), pretraining("b", 12.0), pretraining("c", None)], []
     )
     whole = PlannedRow("fixed", [], [pretraining("d", 10.0)], [])
-    _, perplexity, runs, *_ = view_of(Table("t", "?", made(begun, whole))).columns
+    _, perplexity, runs, *_ = view_of(Table("t", "?", table_rows(begun, whole))).columns
     assert [cell.text for cell in perplexity.cells] == ["11.00", "10.00"]
     assert (runs.title, [cell.text for cell in runs.cells]) == ("n", ["2/3", "1"])
 
@@ -146,7 +148,7 @@ def test_a_failed_run_is_counted():
     failed = planned.tunings[2].run
     failed.path.mkdir(parents=True)
     failed.update(state="failed", error="no")
-    column = made(planned)[0].columns["cola"]
+    column = table_rows(planned)[0].columns["cola"]
     assert (column.n_failed, column.n_missing, column.seeds) == (1, 0, [(0, 0), (0, 1)])
     assert text_of(column) == "15.0 ± 5.0 (20.0), n=2, 1 failed"
 
@@ -156,7 +158,7 @@ def test_runs_no_better_than_the_majority_class_are_counted():
         tuning("none", "rte", seed, [score], majority=52.7)
         for seed, score in enumerate((52.7, 47.0, 60.0))
     ]
-    column = made(PlannedRow("none", [], [pretraining("none")], tunings))[0].columns["rte"]
+    column = table_rows(PlannedRow("none", [], [pretraining("none")], tunings))[0].columns["rte"]
     assert (column.n_collapsed, column.median) == (2, 52.7)
     assert column.interval[0] < column.mean < column.interval[1]
     assert "2 collapsed" in text_of(column)
@@ -166,7 +168,7 @@ def test_glue_is_the_mean_of_nine_columns_seed_by_seed():
     tasks = ("cola", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli")
     scores: dict[str, list[list[float] | None]] = {task: [[10.0], [40.0]] for task in tasks}
     scores["mnli"] = [[19.0, 28.0], [40.0, 40.0]]
-    rows = made(row("none", scores))
+    rows = table_rows(row("none", scores))
     mean = rows[0].mean
     assert mean.of == list(GLUE)
     assert mean.values == [pytest.approx(13.0), pytest.approx(40.0)]  # WNLI is not in it
@@ -186,23 +188,23 @@ def test_a_table_says_which_tasks_were_trained_on_a_part_of_glue():
         meaning = {"task": of_task, "seed": 0, "glue": {"files": [["QQP/train.tsv", read, ""]]}}
         run = bare("finetune", "qqp", meaning, {"task": of_task}, {"start": of_row.pretrainings[0]})
         finish(run, {"columns": {"qqp": 60.0}, "training_rows": read})
-        rows = made(replace(of_row, tunings=[Tuning("qqp", 0, 0, run)]))
+        rows = table_rows(replace(of_row, tunings=[Tuning("qqp", 0, 0, run)]))
         notes = " ".join(view_of(Table("t", "?", rows)).notes)
         assert (
             "a part of the official training examples" in notes and "qqp (20 of 1,000)" in notes
         ) == (read == 20)
 
 
-def both() -> Table:
+def table() -> Table:
     rows = [
         row("none", {"cola": [[0.0]], "rte": [[51.0]]}, 12.0),
         row("fixed", {"cola": [[40.0]], "rte": [None]}, 9.0),
     ]
-    return Table("t", "why?", made(*rows))
+    return Table("t", "why?", table_rows(*rows))
 
 
-def test_the_best_are_marked():
-    lines = text.markdown(view_of(both())).splitlines()
+def test_the_best_cells_are_marked():
+    lines = text.markdown(view_of(table())).splitlines()
     assert "| none | 1,234,567 | 12.00 | 1 × 1 | 0.0 | 51.0 | 25.5 |" in lines
     assert "| fixed | 1,234,567 | **9.00** | 1 × 0/1 | **40.0** | — | — |" in lines
 
@@ -214,8 +216,8 @@ def test_a_length_that_cannot_be_measured_costs_its_cells_and_not_the_table(caps
         "relpos.tables.rows.of_run", lambda run: run if "fixed" in run.name else of_run(run)
     )
     monkeypatch.setattr("relpos.tables.rows.measured", lambda sample, measures: of_fixed)
-    found = with_heldout_lengths(made(*plan), plan, [8, 16])
-    assert [each.heldout_by_length for each in found] == [
+    rows = with_heldout_lengths(table_rows(*plan), plan, [8, 16])
+    assert [row.heldout_by_length for row in rows] == [
         {"8": None, "16": None},
         {"8": 3.5, "16": None},
     ]

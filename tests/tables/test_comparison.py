@@ -17,10 +17,10 @@ from tables.made_rows import around, column, experiment, of_pretrainings, row
 
 
 def compared(
-    of_table: list[Row], printed: dict[str, dict[str, float]] | None = None, **given: Any
+    of_table: list[Row], printed: dict[str, dict[str, float]] | None = None, **fields: Any
 ) -> list[Column]:
     """The RTE columns of a table, compared in an experiment with these fields."""
-    beside = with_comparisons(of_table, experiment(**given), printed or {})
+    beside = with_comparisons(of_table, experiment(**fields), printed or {})
     return [row.columns["rte"] for row in beside]
 
 
@@ -63,7 +63,7 @@ def test_a_dev_score_is_not_compared_with_a_printed_test_score():
     )
     assert (other.verdict, other.difference, other.printed) == (None, None, 75.2)
     assert (other.delta, other.delta_printed) == (pytest.approx(3.2), pytest.approx(4.1))
-    # what the server gave, whatever ours is on the dev set
+    # the server's score minus the printed one, not ours on the dev set
     assert base.difference == pytest.approx(0.3)
 
 
@@ -82,7 +82,7 @@ def test_a_best_and_a_median_are_those_over_the_fine_tunings_of_one_pre_training
     assert beside.difference == pytest.approx(expected - 70)
 
 
-def test_what_stands_beside_a_cell():
+def test_a_score_is_compared_with_the_baseline_and_the_printed_number():
     rows = [
         of_pretrainings(name, values)
         for name, values in (("base", around(60.0)), ("better", around(64.0)), ("empty", []))
@@ -110,8 +110,8 @@ def test_each_row_is_held_against_the_baseline_it_shares_most_overrides_with():
         ("small_a", 60.0, ["size=small"]), ("base_a", 70.0, ["size=base"]),
         ("base_b", 73.0, ["size=base", "position=b"]), ("small_b", 61.0, ["size=small", "position=b"]))]  # fmt: skip
     overrides = {row.name: row.overrides for row in rows}
-    found = compared(rows, baseline=["small_a", "base_a"], rows=overrides)
-    assert [column.delta for column in found] == [
+    columns = compared(rows, baseline=["small_a", "base_a"], rows=overrides)
+    assert [column.delta for column in columns] == [
         None,
         None,
         pytest.approx(3.0),
@@ -126,8 +126,8 @@ def test_a_baseline_that_was_not_chosen_is_not_replaced_by_another():
         "small_b": ["size=small", "position=b"],
     }
     rows = [row(name, around(60.0), *overrides[name]) for name in ("base_a", "small_b")]
-    found = compared(rows, baseline=["small_a", "base_a"], rows=overrides)
-    assert [column.delta for column in found] == [None, None]
+    columns = compared(rows, baseline=["small_a", "base_a"], rows=overrides)
+    assert [column.delta for column in columns] == [None, None]
 
 
 def test_fine_tunings_of_one_pre_training_count_once_where_there_are_several():
@@ -146,16 +146,16 @@ def test_fine_tunings_of_one_pre_training_count_once_where_there_are_several():
 
 def test_a_partial_mean_is_not_held_against_printed_glue():
     rows = [row("base", around(60.0))]
-    [found] = with_comparisons(rows, experiment(), {"base": {"glue": 70.0}})
-    assert (found.mean.printed, found.mean.difference) == (None, None)
+    [base] = with_comparisons(rows, experiment(), {"base": {"glue": 70.0}})
+    assert (base.mean.printed, base.mean.difference) == (None, None)
 
 
-def test_a_table_that_needs_something_shows_the_printed_numbers():
-    given = load("wennberg2021_table3b")
-    rows = plan_table(given)
-    assert [one.runs for one in rows] == [[]] * 4
-    printed = printed_numbers(given)
-    beside = with_comparisons(rows_of(rows), given, printed)
+def test_a_table_without_its_checkpoint_shows_the_printed_numbers():
+    experiment = load("wennberg2021_table3b")
+    rows = plan_table(experiment)
+    assert [row.runs for row in rows] == [[]] * 4
+    printed = printed_numbers(experiment)
+    beside = with_comparisons(rows_of(rows), experiment, printed)
     column = beside[3].columns["mnli_m"]
     assert (column.printed, column.difference, column.mean) == (81.6, None, None)
     assert column.delta_printed == pytest.approx(2.8)
@@ -168,9 +168,9 @@ def test_a_column_in_which_no_row_is_ahead_of_an_untrained_one_says_so(ahead):
     rows = [control, of_pretrainings("none", around(60.0 + ahead), "position=none")]
     first, second = with_comparisons(rows, experiment(), {})
     assert (first.columns["rte"].learnt, first.columns["rte"].learnt_interval) == (None, None)
-    found = second.columns["rte"]
-    assert found.learnt == pytest.approx(ahead)
-    low, high = found.learnt_interval
+    column = second.columns["rte"]
+    assert column.learnt == pytest.approx(ahead)
+    low, high = column.learnt_interval
     assert (low > 0) is (ahead > 1)
     view = view_of(Table("t", "?", [first, second]))
     assert any("not pre-trained in RTE" in note for note in view.notes) is (low < 0)

@@ -88,7 +88,7 @@ def test_unknown_table_names_the_nearest():
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("question: x\nrows: [a\ntasks: [cola]\n", "t.yaml:3: not YAML"),
         (
@@ -97,9 +97,9 @@ def test_unknown_table_names_the_nearest():
         ),
     ],
 )
-def test_what_is_no_yaml_is_named_with_its_line(content, said, tmp_path):
+def test_a_yaml_error_names_file_and_line(content, message, tmp_path):
     (tmp_path / "t.yaml").write_text(content, encoding="utf-8")
-    with pytest.raises(RelposError, match=said):
+    with pytest.raises(RelposError, match=message):
         load(str(tmp_path / "t.yaml"))
 
 

@@ -101,17 +101,19 @@ def test_every_preset_has_a_row_in_some_table():
 
 def test_rates_were_chosen_under_the_schedule_of_the_table():
     """order_curve's first pilot had the linear schedule and lay 0.19 nats above the next one, which
-    had the table's."""
+    had the table's schedule."""
 
     def schedules(experiment: Experiment) -> set[str]:
-        found = [
+        configs = [
             resolved(composed("pretrain", overrides_of("pretrain", experiment, row)))
             for row in experiment.rows.values()
         ]
-        return {config["recipe"]["schedule"] for config in found}
+        return {config["recipe"]["schedule"] for config in configs}
 
     tuned = [load(name) for name in NAMES if load(name).tuned in NAMES]
-    other = {each.name for each in tuned if not schedules(each) <= schedules(load(str(each.tuned)))}
+    other = {
+        table.name for table in tuned if not schedules(table) <= schedules(load(str(table.tuned)))
+    }
     # Its modern rows have the rates of the others; modern_lr_2026_toy chose the network's alone.
     assert other == {"order_2026_toy_modern"}
 
@@ -142,13 +144,13 @@ def test_rows_of_a_table_are_different_models(planned):
 
 @pytest.mark.parametrize("name", ["wennberg2021_table3a", "wennberg2021_table3b", "tisa_minilm"])
 def test_a_table_whose_checkpoint_is_not_at_hand_says_so(name, capsys):
-    given = load(name)
-    rows = plan_table(given)
-    assert [row.runs for row in rows] == [[]] * len(given.rows)
-    show_plan(given, rows, runs_of(rows))
-    told = capsys.readouterr().out
-    assert "the checkpoint to start from is not at hand" in told
+    table = load(name)
+    rows = plan_table(table)
+    assert [row.runs for row in rows] == [[]] * len(table.rows)
+    show_plan(table, rows, runs_of(rows))
+    output = capsys.readouterr().out
+    assert "the checkpoint to start from is not at hand" in output
     assert (
-        f"{len(given.rows)} rows × {len(given.tasks)} tasks × {len(given.seeds)} fine-tuning seeds"
-        in told
+        f"{len(table.rows)} rows × {len(table.tasks)} tasks × {len(table.seeds)} fine-tuning seeds"
+        in output
     )

@@ -25,7 +25,7 @@ def with_errors(share: float, seed: int) -> np.ndarray:
 
 def tunings(shares: dict[int, float], kept: bool = True) -> list[Tuning]:
     """Two fine-tunings of each pre-training."""
-    made = []
+    finetunings = []
     for pretrain_seed, share in shares.items():
         for seed in (0, 1):
             task = {"task": {"columns": ["rte"], "metric": "relpos.train.metrics.accuracy"}}
@@ -36,17 +36,19 @@ def tunings(shares: dict[int, float], kept: bool = True) -> list[Tuning]:
                 task,
                 {"start": bare("pretrain", "x", {}, {})},
             )
-            said = with_errors(share, 10 * pretrain_seed + seed)
-            columns = {"rte": float(100 * np.mean(said == RIGHT))}
+            predictions = with_errors(share, 10 * pretrain_seed + seed)
+            columns = {"rte": float(100 * np.mean(predictions == RIGHT))}
             finish_tuning(run, columns, 200, 50.0)
             if kept:
-                write_answers(run.path / "dev" / "rte.tsv", said, RIGHT)
-            made.append(Tuning("rte", pretrain_seed, seed, run))
-    return made
+                write_answers(run.path / "dev" / "rte.tsv", predictions, RIGHT)
+            finetunings.append(Tuning("rte", pretrain_seed, seed, run))
+    return finetunings
 
 
-def interval(made: list[Tuning]) -> Interval | None:
-    return interval_of_answers(select(values_of(PlannedRow("x", [], [], made)), column="rte"))
+def interval(finetunings: list[Tuning]) -> Interval | None:
+    return interval_of_answers(
+        select(values_of(PlannedRow("x", [], [], finetunings)), column="rte")
+    )
 
 
 def test_answers_are_read_as_they_were_written(tmp_path):
@@ -55,10 +57,10 @@ def test_answers_are_read_as_they_were_written(tmp_path):
 
 
 def test_interval_over_seeds_and_examples():
-    found = interval(tunings({0: 0.2, 1: 0.3, 2: 0.4}))
-    assert found[0] < 70 < found[1]
+    low, high = interval(tunings({0: 0.2, 1: 0.3, 2: 0.4}))
+    assert low < 70 < high
     examples_alone = 1.96 * 100 * np.sqrt(0.7 * 0.3 / 200 / 6)
-    assert found[1] - found[0] > 2.5 * examples_alone  # pre-trainings differ by more
+    assert high - low > 2.5 * examples_alone  # pre-trainings differ by more
 
 
 def test_without_answers_the_pre_trainings_alone_count():
@@ -71,7 +73,7 @@ def test_without_answers_the_pre_trainings_alone_count():
     assert column.interval == (pytest.approx(min(means)), pytest.approx(max(means)))
 
 
-def test_one_pre_training_has_no_such_interval():
+def test_one_pre_training_has_no_interval_of_answers():
     assert interval(tunings({0: 0.2})) is None
 
 
@@ -94,7 +96,7 @@ def test_a_draw_of_which_the_metric_is_not_a_number_counts_as_0(tmp_path, monkey
     )
     monkeypatch.syspath_prepend(tmp_path)
     values = select(values_of(PlannedRow("x", [], [], tunings({0: 0.2, 1: 0.4}))), column="rte")
-    assert interval_of_answers([replace(each, metric="no_number.never") for each in values]) == (
+    assert interval_of_answers([replace(value, metric="no_number.never") for value in values]) == (
         0.0,
         0.0,
     )

@@ -44,7 +44,7 @@ def write(folder: Path, **changes: Any) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The runs folder after the table was made."""
     root = tmp_path_factory.mktemp("ordered")
     link_runs(prepared, root)
@@ -59,8 +59,8 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sample, "model", property(lambda _: pytest.fail("measured again")))
 
 
-def reproduce(made: Path, *words: str) -> int:
-    return main(["reproduce", f"table={made / 'ordered.yaml'}", *words])
+def reproduce(runs: Path, *words: str) -> int:
+    return main(["reproduce", f"table={runs / 'ordered.yaml'}", *words])
 
 
 def table_in(root: Path) -> Table:
@@ -68,8 +68,8 @@ def table_in(root: Path) -> Table:
 
 
 @pytest.fixture
-def table(made: Path) -> Table:
-    return table_in(made)
+def table(runs: Path) -> Table:
+    return table_in(runs)
 
 
 def test_a_network_without_positions_shows_that_it_knows_no_order(table):
@@ -148,29 +148,29 @@ def test_an_interval_over_five_pre_trainings_is_of_all_of_them_where_some_have_k
     assert column.interval == mean_interval(column.values)
 
 
-def test_the_columns_about_order_have_no_mean(made):
-    head = (made / "tables" / "ordered" / "table.md").read_text(encoding="utf-8").splitlines()[4]
+def test_the_columns_about_order_have_no_mean(runs):
+    head = (runs / "tables" / "ordered" / "table.md").read_text(encoding="utf-8").splitlines()[4]
     assert (
         head
         == "| row | parameters | perplexity | n | shuffle gap | same-word pairs | other pairs |"
     )
-    assert "mean of" not in (made / "tables" / "ordered" / "table.html").read_text(encoding="utf-8")
+    assert "mean of" not in (runs / "tables" / "ordered" / "table.html").read_text(encoding="utf-8")
 
 
-def test_nothing_is_measured_twice(made, monkeypatch):
-    monkeypatch.setenv("RELPOS_RUNS", str(made))
+def test_nothing_is_measured_twice(runs, monkeypatch):
+    monkeypatch.setenv("RELPOS_RUNS", str(runs))
     nothing_is_measured(monkeypatch)
-    before = (made / "tables" / "ordered" / "table.json").read_bytes()
-    assert reproduce(made) == 0
-    assert (made / "tables" / "ordered" / "table.json").read_bytes() == before
+    before = (runs / "tables" / "ordered" / "table.json").read_bytes()
+    assert reproduce(runs) == 0
+    assert (runs / "tables" / "ordered" / "table.json").read_bytes() == before
 
 
 @pytest.fixture
-def unmeasured(made: Path, tmp_path: Path) -> Path:
+def unmeasured(runs: Path, tmp_path: Path) -> Path:
     """A runs folder with the table's pre-trainings, and nothing measured."""
-    link_runs(made, tmp_path / "again")
+    link_runs(runs, tmp_path / "again")
     shutil.copytree(
-        made / "pretrain",
+        runs / "pretrain",
         tmp_path / "again" / "pretrain",
         ignore=shutil.ignore_patterns("claim.lock"),
     )
@@ -186,34 +186,34 @@ def figures(root: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.full
-def test_order_is_a_stage_that_can_be_left_for_later(unmeasured, made, monkeypatch):
+def test_order_is_a_stage_that_can_be_left_for_later(unmeasured, runs, monkeypatch):
     monkeypatch.setenv("RELPOS_RUNS", str(unmeasured))
     words = ["rows=[none]", "order.examples=2", "engine=debug"]
-    assert reproduce(made, *words, "stages=[pretrain]") == 0
+    assert reproduce(runs, *words, "stages=[pretrain]") == 0
     assert not figures(unmeasured)
-    assert reproduce(made, *words, "stages=[order]") == 0
+    assert reproduce(runs, *words, "stages=[order]") == 0
     assert table_in(unmeasured).rows[0].columns["shuffle_gap"].mean == pytest.approx(0, abs=1e-5)
 
 
 @pytest.mark.full
 def test_networks_measured_side_by_side_have_the_same_figures_to_the_last_bit(
-    made, unmeasured, python, monkeypatch
+    runs, unmeasured, python, monkeypatch
 ):
     monkeypatch.setenv("RELPOS_RUNS", str(unmeasured))
     nothing_is_measured(monkeypatch)
-    assert reproduce(made, "workers=2", "rows=absolute") == 0
+    assert reproduce(runs, "workers=2", "rows=absolute") == 0
     assert figures(unmeasured) == {
-        place: content for place, content in figures(made).items() if "-absolute-" in place
+        place: content for place, content in figures(runs).items() if "-absolute-" in place
     }
     values, before = (
         {name: column.values for name, column in table_in(root).row("absolute").columns.items()}
-        for root in (unmeasured, made)
+        for root in (unmeasured, runs)
     )
     assert values == before
 
 
 def test_a_network_that_cannot_be_measured_fails_by_measure_and_the_others_are_measured(
-    made, unmeasured, python, monkeypatch, capsys
+    runs, unmeasured, python, monkeypatch, capsys
 ):
     monkeypatch.setenv("RELPOS_RUNS", str(unmeasured))
     first, second = sorted((unmeasured / "pretrain").glob("none*"))
@@ -225,7 +225,7 @@ def test_a_network_that_cannot_be_measured_fails_by_measure_and_the_others_are_m
         "order_snapshots.pairs.limit=4",
         "order_snapshots.pairs.others=null",
     ]
-    assert reproduce(made, "workers=2", "rows=none", *words) == 1
+    assert reproduce(runs, "workers=2", "rows=none", *words) == 1
     lines = capsys.readouterr().err.splitlines()
     assert [
         line.partition(" failed: no model in")[0] for line in lines if "relpos: order" in line
@@ -243,8 +243,8 @@ def test_an_override_of_the_command_line_reaches_the_measurement(tmp_path):
 
 
 def test_pre_trainings_that_are_not_finished_are_missing(tmp_path):
-    given = load(str(write(tmp_path)))
-    row = rows_of(plan_table(given), instrument(given))[0]
+    experiment = load(str(write(tmp_path)))
+    row = rows_of(plan_table(experiment), instrument(experiment))[0]
     assert [(column.mean, column.n_missing) for column in row.columns.values()] == [(None, 2)] * 3
 
 
@@ -255,9 +255,7 @@ def test_pre_trainings_that_are_not_finished_are_missing(tmp_path):
         ({"order": []}, "stages.order: nothing is measured without the key order"),
     ],
 )
-def test_what_would_be_noticed_only_at_the_end_is_refused_at_the_beginning(
-    changes, message, tmp_path
-):
+def test_wrong_keys_about_order_are_refused_when_the_file_is_read(changes, message, tmp_path):
     with pytest.raises(RelposError, match=message):
         load(str(write(tmp_path, **changes)))
 
@@ -284,12 +282,12 @@ def test_a_wrong_override_is_one_line_before_any_run(override, message, tmp_path
     ],
 )
 def test_an_override_of_a_stage_that_the_table_has_not_is_refused(order, override, tmp_path):
-    given = load(str(write(tmp_path, stages={"pretrain": TINY}, order=order)))
+    experiment = load(str(write(tmp_path, stages={"pretrain": TINY}, order=order)))
     with pytest.raises(
         RelposError,
         match=f"{override}: nothing is measured without {override.partition('.')[0]}: in the file",
     ):
-        instrument(given, [override])
+        instrument(experiment, [override])
 
 
 def test_pairs_that_cannot_be_read_are_refused_before_any_run(tmp_path, capsys):
@@ -317,8 +315,8 @@ def test_snapshots_are_measured_beside_the_end_with_dials_of_their_own(table):
     assert row.snapshots[100]["shuffle_gap"].values == row.columns["shuffle_gap"].values
 
 
-def test_a_table_with_snapshots_shows_their_course(made):
-    folder = made / "tables" / "ordered"
+def test_a_table_with_snapshots_shows_their_course(runs):
+    folder = runs / "tables" / "ordered"
     text = (folder / "table.md").read_text(encoding="utf-8")
     assert "| shuffle gap at per cent of the steps | 50 % | 100 % |" in text
     assert "| none | 0.000 ± 0.000 | 0.000 ± 0.000 |" in text
@@ -326,8 +324,10 @@ def test_a_table_with_snapshots_shows_their_course(made):
 
 
 def test_snapshots_that_nobody_keeps_are_refused_before_any_run(tmp_path):
-    given = load(str(write(tmp_path, stages={"pretrain": TINY, "order_snapshots": ["examples=2"]})))
+    experiment = load(
+        str(write(tmp_path, stages={"pretrain": TINY, "order_snapshots": ["examples=2"]}))
+    )
     with pytest.raises(
         RelposError, match=r"row 'none': stages.order_snapshots: no snapshots are kept; name some"
     ):
-        instrument(given, [], plan_table(given))
+        instrument(experiment, [], plan_table(experiment))

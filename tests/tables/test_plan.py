@@ -38,7 +38,7 @@ def test_a_fine_tuning_starts_from_its_rows_pre_training(tmp_path):
         assert starts[1].inputs["start"] is row.pretrainings[0]
 
 
-def test_fine_tunings_that_others_wait_for_come_before_those_beside_them(tmp_path):
+def test_intermediate_fine_tunings_come_before_all_others(tmp_path):
     stages = {"pretrain": PRETRAIN, "finetune": ["steps=5"]}
     runs = runs_of(plan_of(tmp_path, stages=stages, tasks=["cola", "rte"]))
     tasks = [run.meaning["task"]["name"] for run in runs if run.stage == "finetune"]
@@ -67,7 +67,7 @@ def assert_tuned_as(row: PlannedRow, task: str, seed: int, overrides: list[str])
     assert (run.identity, run.name) == (alone.identity, alone.name)
 
 
-def test_another_seed_is_what_planning_anew_gives():
+def test_a_reseeded_run_equals_one_planned_with_that_seed():
     cfg = compose("finetune", ["task=cola"])
     first, anew = (plan(with_task(cfg, "rte", seed=seed)) for seed in (0, 5))
     assert reseeded(first, 5) == anew
@@ -106,7 +106,7 @@ def test_a_wrong_override_names_the_row(tmp_path):
         plan_of(tmp_path, rows=rows)
 
 
-def test_inputs_come_before_what_needs_them_and_each_run_once():
+def test_inputs_come_before_their_readers_and_each_run_comes_once():
     runs = runs_of(plan_table(load("demo")))
     places = {run.identity: place for place, run in enumerate(runs)}
     assert len(places) == len(runs) == 3 + 5 * (1 + 2)
@@ -117,7 +117,7 @@ def test_inputs_come_before_what_needs_them_and_each_run_once():
     )
 
 
-def test_a_job_survives_its_file(tmp_path):
+def test_a_job_read_from_its_file_has_the_same_runs(tmp_path):
     runs = runs_of(plan_table(load("demo"), ["none", "fixed"]))
     Job(runs, 2, {runs[0].identity: 1}).write(tmp_path / "job.json")
     read = Job.read(tmp_path / "job.json", is_worker=True)
@@ -155,9 +155,11 @@ def test_seeds_of_the_command_line_replace_those_of_the_file(capsys):
         "dry_run=true",
     ]
     assert main(arguments) == 0
-    said = capsys.readouterr().out
-    assert re.search(r"^fixed +0/2 +0/8 *$", said, re.MULTILINE)  # two tasks
-    assert re.search(r"^\d\.\de\+\d\d operations left: `relpos cost` measures", said, re.MULTILINE)
+    output = capsys.readouterr().out
+    assert re.search(r"^fixed +0/2 +0/8 *$", output, re.MULTILINE)  # two tasks
+    assert re.search(
+        r"^\d\.\de\+\d\d operations left: `relpos cost` measures", output, re.MULTILINE
+    )
     write_json(runs_root() / RATE, {"hardware": hardware(), "operations_per_second": 1e9})
     assert main(arguments) == 0
     assert re.search(
@@ -193,7 +195,7 @@ def test_tasks_of_the_command_line_replace_those_of_the_file(tmp_path, monkeypat
         ("dryrun=true", "dry_run"),
     ],
 )
-def test_a_slip_in_an_override_of_the_table_is_not_taken_for_a_rows(override, meant):
+def test_a_misspelt_key_of_the_table_is_not_taken_for_an_override_of_its_rows(override, meant):
     with pytest.raises(
         RelposError, match=f"unknown key '{override.partition('=')[0]}'. Did you mean '{meant}'"
     ):

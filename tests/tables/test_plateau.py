@@ -39,7 +39,7 @@ def finished(folder: Path, losses: tuple[float, ...], **changes: Any) -> list[Pl
         ({}, {"none": None, "fixed": None}),
     ],
 )
-def test_rows_are_told_where_their_shuffle_gap_was_measured(gaps, expected, tmp_path):
+def test_a_row_is_placed_only_where_its_shuffle_gap_was_measured(gaps, expected, tmp_path):
     rows = placed(finished(tmp_path, (6.0, 5.0)), gaps)
     assert {row.name: row.on_plateau for row in rows} == expected
 
@@ -50,14 +50,14 @@ def test_where_none_knows_order_the_gap_alone_decides(tmp_path):
     assert [row.on_plateau for row in rows] == [False, False]
 
 
-def test_a_row_is_none_by_its_scheme_and_not_by_its_name(tmp_path):
+def test_the_row_without_positions_is_recognised_by_its_scheme_and_not_by_its_name(tmp_path):
     rows = {"none": ["position=rope"], "depthwise": ["position=rope", "conv=depthwise"]}
     plan = finished(tmp_path, (5.0, 4.0), rows=rows)
-    found = placed(plan, {name: [2.1] for name in rows})
-    assert [row.order_known for row in found] == [None, None]
+    gaps = {name: [2.1] for name in rows}
+    assert [row.order_known for row in placed(plan, gaps)] == [None, None]
 
 
-def test_a_row_is_told_when_it_found_order(tmp_path):
+def test_a_row_shows_after_how_many_tokens_it_found_order(tmp_path):
     plan = finished(tmp_path, (6.0, 4.0))
     for planned, losses in zip(plan, ({1: 6.0, 2: 6.0}, {1: 5.0, 2: 4.0}), strict=True):
         log(planned.pretrainings[0], losses)

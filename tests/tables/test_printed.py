@@ -31,7 +31,7 @@ def lines(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_nobody_has_changed_a_number(table):
+def test_the_printed_numbers_are_as_transcribed(table):
     assert (
         hashlib.sha256((PRINTED / f"{table}.csv").read_bytes()).hexdigest()[:16] == CHECKSUMS[table]
     )
@@ -52,13 +52,13 @@ def columns() -> Iterator[tuple[str, str, dict[str, float]]]:
 
 
 def test_glue_is_the_mean_of_nine_but_for_three_rows_of_table_6():
-    found = {
+    exceptions = {
         (table, row)
         for table, row, numbers in columns()
         if set(GLUE) <= set(numbers)
         and abs(sum(numbers[name] for name in GLUE) / 9 - numbers["glue"]) > 0.1
     }
-    assert found == {
+    assert exceptions == {
         ("chang2021_table6", f"base_{name}") for name in ("absolute", "fixed", "dynamic")
     }
 

@@ -31,20 +31,20 @@ def test_a_table_says_what_its_finished_runs_were_made_with():
     }
     records = [record, record, record | {"hardware": {"processor": "another"}}]
     runs = [
-        SimpleNamespace(path=place, record=each, state="finished")
-        for place, each in enumerate(records)
+        SimpleNamespace(path=place, record=content, state="finished")
+        for place, content in enumerate(records)
     ]
     plan = [
         SimpleNamespace(runs=runs),
         SimpleNamespace(runs=[*runs[:1], SimpleNamespace(path=3, record={}, state="missing")]),
     ]
-    said = (
+    sentence = (
         "Runs were made on a CPU, avx2 (2) and another (1); with torch 2.13.0; at commit 0123456."
     )
-    assert (made_with(plan), made_with(plan[:0])) == (said, "")
+    assert (made_with(plan), made_with(plan[:0])) == (sentence, "")
 
 
-def test_nothing_is_lost_on_the_way_to_the_file_and_back(tmp_path):
+def test_a_table_read_from_its_file_is_the_one_that_was_written(tmp_path):
     table().write(tmp_path)
     assert read_table(tmp_path, Table) == table()
 

@@ -22,7 +22,7 @@ def table(name: str = "small") -> Table:
 
 
 def write(runs: Path, written: Table) -> Path:
-    """`runs/tables/NAME/table.json`; its folder."""
+    """Writes `runs/tables/NAME/table.json`; returns the folder of the table."""
     folder = runs / "tables" / written.name
     written.write(folder)
     return folder

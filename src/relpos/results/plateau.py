@@ -80,8 +80,8 @@ def on_their_way(losses: Mapping[str, Units]) -> list[str]:
     >>> on_their_way({"none": {0: 6.0}, "absolute": {0: 5.5}, "fixed": {0: 4.0}, "tisa": {0: 4.1}})
     ['none', 'absolute']
     """
-    known = {row: order_known(losses, row) for row in losses}
-    return [row for row, share in known.items() if share is not None and share < KNOWING]
+    shares = {row: order_known(losses, row) for row in losses}
+    return [row for row, share in shares.items() if share is not None and share < KNOWING]
 
 
 def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Units], row: str) -> bool | None:

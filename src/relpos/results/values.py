@@ -265,7 +265,7 @@ def _or_left_out(folder: Path) -> Iterator[None]:
 def select(values: Iterable[Value], **fields: object) -> list[Value]:
     """The values that have all of these fields.
 
-    >>> [each.value for each in select([Value(Path(), "pretrain", LOSS, 3.0), Value(Path(), "pretrain", GAP, 1.0)], column=GAP)]
+    >>> [value.value for value in select([Value(Path(), "pretrain", LOSS, 3.0), Value(Path(), "pretrain", GAP, 1.0)], column=GAP)]
     [1.0]
     """
     return [

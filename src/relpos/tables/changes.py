@@ -139,7 +139,7 @@ def folder_of(
 
     Args:
         identities: of the runs of this table.
-        before: what this function returned before, of which nothing is said again.
+        before: the folder that this function returned before, which is not announced again.
 
     Raises:
         RelposError: the table there is that of another file of this name.

@@ -1,7 +1,7 @@
 """Comparisons of a table's numbers with the paper's, the GLUE server's and the baseline row's.
 
-They are the fields of `relpos.tables.table.Column` from `printed` on, the last of them differences
-to a row that was not pre-trained.
+These are the fields of `relpos.tables.table.Column` from `printed` on; the last are differences to
+a row that was not pre-trained.
 
 Beside a printed number stands ours minus it. Ours is the mean over pre-trainings of the statistic
 that the paper prints of its single one: the mean, best or median over fine-tunings. A number that

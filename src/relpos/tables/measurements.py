@@ -47,11 +47,11 @@ class Instrument:
         return self._of(pretraining, [END])
 
     def along(self, pretraining: Run) -> Iterator[MeasureStage]:
-        """The runs that measure its snapshots, and its end with the same settings, so that the
-        curve does not jump there."""
+        """The runs that measure a pre-training's snapshots, and its end with the same settings, so
+        that the curve does not jump at the end."""
         if self.snapshots is None:
             return
-        # Those that it will keep or, if it is finished, those of which something is here.
+        # Of a finished pre-training, only snapshots of which something is here.
         percents = sorted(pretraining.config.snapshots)
         if pretraining.state == "finished":
             percents = shares(of_run(pretraining.path))

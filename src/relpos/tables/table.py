@@ -324,10 +324,10 @@ def made_with(plan: Iterable[PlannedRow]) -> str:
     commit 849145d.`, or empty.
     """
     runs = {run.path: run for row in plan for run in row.runs}  # rows may share a run
-    made = [_made_with(run.record) for run in runs.values() if run.state == "finished"]
-    if not made:
+    facts = [_made_with(run.record) for run in runs.values() if run.state == "finished"]
+    if not facts:
         return ""
-    texts = map(_counted, zip(*made, strict=True))
+    texts = map(_counted, zip(*facts, strict=True))
     return "Runs were made on {}; with torch {}; at commit {}.".format(*texts)
 
 

@@ -33,14 +33,14 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_it_names_no_other_place(page):
+def test_the_page_names_no_address_to_load_from(page):
     text = page.read_text(encoding="utf-8")
     addresses = set(re.findall(r"\b(?:https?:)?//[^\s\"'<>)]+", text))
     assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
     assert not re.search(r"<(?:link|script|img)[^>]*(?:href|src)=\"(?!data:)", text)
 
 
-def test_every_record_is_linked_and_there(page):
+def test_every_link_leads_to_a_record(page):
     links = re.findall(r'href="(\.\./[^"]+)"', page.read_text(encoding="utf-8"))
     # pre-trainings, CoLA, RTE with one that failed
     assert len(links) == len(set(links)) == 3 + 6 + 4
@@ -54,14 +54,14 @@ def test_a_record_that_is_not_there_is_not_linked(tmp_path):
     assert "record.json" not in text
 
 
-def test_text_of_others_is_escaped(page):
+def test_names_and_questions_are_escaped(page):
     text = page.read_text(encoding="utf-8")
     assert "fixed &lt;b&gt;" in text
     assert "fixed <b>" not in text
     assert "100 % &amp; &lt;all&gt;?" in text
 
 
-def test_what_is_missing_has_no_number(page):
+def test_a_missing_score_has_no_number(page):
     text = page.read_text(encoding="utf-8")
     row = text[text.index('data-value="dynamic"') :]
     cells = re.findall(r"<td.*?</td>", row[: row.index("</tr>")], flags=re.S)
@@ -94,7 +94,7 @@ def test_a_figure_has_the_digits_of_its_numbers_and_the_rows_at_their_places(tmp
     ids=lambda given: f"{given[0]}-{given[1]}",
 )
 def shown(browser: Any, page: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """The page, opened; what it complains of or asks for fails the test."""
+    """The page, opened; its error messages and requests fail the test."""
     width, scheme = request.param
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
     context.set_default_timeout(PATIENCE)

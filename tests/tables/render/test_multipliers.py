@@ -8,18 +8,15 @@ LOSSES = {1.0: 4.9, 3.0: 4.7, 10.0: 4.8}
 
 
 def swept(scheme: str, by: float = 0.0) -> list[Row]:
-    return [
-        Row(
-            f"{scheme}_{multiplier:g}",
-            [
-                f"position={scheme}",
-                *([f"recipe.position_lr={multiplier:g}"] if multiplier > 1 else []),
-            ],
-            position_lr=multiplier,
-            heldout_loss=[(10, 9.0), (20, loss + by)],
-        )
-        for multiplier, loss in LOSSES.items()
-    ]
+    rows = []
+    for multiplier, loss in LOSSES.items():
+        overrides = [f"position={scheme}"]
+        if multiplier > 1:
+            overrides += [f"recipe.position_lr={multiplier:g}"]
+        curve = [(10, 9.0), (20, loss + by)]
+        name = f"{scheme}_{multiplier:g}"
+        rows += [Row(name, overrides, position_lr=multiplier, heldout_loss=curve)]
+    return rows
 
 
 def test_rows_that_differ_in_the_multiplier_are_one_line_of_losses():

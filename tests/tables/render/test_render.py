@@ -81,15 +81,15 @@ def test_a_table_without_glues_columns_has_no_mean():
     assert "mean" not in text.comma_separated(view)
 
 
-def test_what_the_server_answered_is_a_table_of_its_own():
+def test_scores_of_the_glue_server_are_a_table_of_their_own():
     whole = table()
     assert "GLUE server" not in text.markdown(view_of(whole))
-    some = replace(whole.rows[2], server={"ax": 12.0, "cola": 0.0})
-    said = text.markdown(view_of(replace(whole, rows=[*whole.rows[:2], some, whole.rows[3]])))
-    assert "| GLUE server (test) | CoLA | AX |\n|---|---:|---:|\n| composite | 0.0 | 12.0 |" in said
-    every = replace(some, server=dict.fromkeys(GLUE, 54.0) | {"wnli": 65.1})
-    assert "| WNLI | GLUE |" in (said := text.markdown(view_of(replace(whole, rows=[every]))))
-    assert "| 54.0 | 65.1 | 54.0 |" in said
+    row = replace(whole.rows[2], server={"ax": 12.0, "cola": 0.0})
+    page = text.markdown(view_of(replace(whole, rows=[*whole.rows[:2], row, whole.rows[3]])))
+    assert "| GLUE server (test) | CoLA | AX |\n|---|---:|---:|\n| composite | 0.0 | 12.0 |" in page
+    row = replace(row, server=dict.fromkeys(GLUE, 54.0) | {"wnli": 65.1})
+    assert "| WNLI | GLUE |" in (page := text.markdown(view_of(replace(whole, rows=[row]))))
+    assert "| 54.0 | 65.1 | 54.0 |" in page
 
 
 @pytest.mark.parametrize("width", [30, 250])
@@ -124,13 +124,13 @@ def test_a_network_of_no_steps_has_no_curve(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["curves.png"]
 
 
-def test_latex_letters_mean_themselves():
+def test_special_characters_are_escaped_in_latex():
     assert in_latex("a_b & 50 % {x} −1 < 2") == r"a\_b \& 50 \% \{x\} $-$1 $<$ 2"
     assert in_latex("position=fixed → composite") == r"position=fixed $\to$ composite"
-    made = latex(view_of(table()))
-    assert r"composite & 40.0 (+1.5) inside & 66.0 (+1.0) \\" in made
-    assert r"fixed $<$b$>$" in made
-    assert r"\textbf{41.5{\scriptsize{} $\pm$ 0.5 (42.0)}}" in made
+    source = latex(view_of(table()))
+    assert r"composite & 40.0 (+1.5) inside & 66.0 (+1.0) \\" in source
+    assert r"fixed $<$b$>$" in source
+    assert r"\textbf{41.5{\scriptsize{} $\pm$ 0.5 (42.0)}}" in source
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on this machine")
@@ -149,7 +149,7 @@ def test_latex_compiles(whole, tmp_path):
     assert done.returncode == 0, done.stdout[-2000:]
 
 
-def test_markdown_is_read_as_it_was_meant():
+def test_a_markdown_parser_reads_each_text_as_it_was():
     whole = replace(WITHOUT_TASKS, question="is a < b | c, and <i>why</i> [so]?")
     read = MarkdownIt("commonmark").enable("table").parse(text.markdown(view_of(whole)))
     tokens = [child for token in read if token.type == "inline" for child in token.children or ()]
@@ -174,9 +174,9 @@ def test_brackets_in_names_are_no_markup_on_the_terminal():
     ]
 
 
-def test_what_differs_by_row_is_a_table_and_the_legend_has_what_there_is():
-    """A row on the plateau has no share of the order beside that."""
-    found = {
+def test_order_and_rates_are_a_side_table_that_the_notes_explain():
+    """A row on the plateau shows no share of known order."""
+    onsets = {
         "none": Onset(None, 8e6, None),
         "sine": Onset(None, 8e6, None),
         "rope": Onset(2.6e6, 2e6, 4e6),
@@ -185,13 +185,13 @@ def test_what_differs_by_row_is_a_table_and_the_legend_has_what_there_is():
     rows = [
         Row(
             name,
-            order_known=known,
-            on_plateau=on_it,
-            order_found=found[name],
+            order_known=share,
+            on_plateau=on_plateau,
+            order_found=onsets[name],
             position_lr=3.0,
             perplexity=9.0,
         )
-        for name, (known, on_it) in knows.items()
+        for name, (share, on_plateau) in knows.items()
     ]
     whole = Table("t", "?", rows, tuned="sweep", made="Runs were made here.")
     lines = text.markdown(view_of(whole)).splitlines()

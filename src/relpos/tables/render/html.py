@@ -96,8 +96,8 @@ class Panel:
     number, the constant answer.
 
     Args:
-        column: it.
-        ticks: of its axis, which they begin and end.
+        column: the column.
+        ticks: of the axis, which begins and ends with them.
         constant: the constant answer's score; None where there is none, or where it is so far off
             that the rows would be squeezed together.
     """
