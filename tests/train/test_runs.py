@@ -187,9 +187,8 @@ def test_the_first_of_two_stages_may_read_pairs_and_the_other_documents(toy_runs
 
 
 def rate(run: Run, length: int) -> float:
-    return forward(
-        Size(**run.meaning["size"]), length, run.inputs["tokenizer"].config.vocabulary or 0
-    )
+    vocabulary = run.inputs["tokenizer"].config.vocabulary
+    return forward(Size(**run.meaning["size"]), length, vocabulary, 0.15)
 
 
 def test_the_surface_for_notebooks(toy_runs, drawing, monkeypatch):
