@@ -76,7 +76,7 @@ def row(store: Store, packing: str) -> str:
     )
     padded = 1 - real / positions(cpu), 1 - scores / squares(cpu), 1 - scores / tiles
     size = Size(**resolved(relpos.compose("params"))["size"])
-    tokens, score = forward(size, 0, store.vocabulary), forward(size, 1) - forward(size, 0)
+    tokens, score = forward(size, 0, store.vocabulary, 0.15), forward(size, 1) - forward(size, 0)
     needed = tokens * real + score * scores
     on_cpu = 1 - needed / (tokens * real + score * squares(cpu))
     on_gpu = 1 - needed / (tokens * held + score * tiles)
