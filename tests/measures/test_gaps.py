@@ -8,7 +8,7 @@ import torch
 
 from relpos.analysis.shuffle_gap import ALL, MIRROR, MIRRORED, Change, gaps, shuffled
 from relpos.data.objective import IGNORED, Masked
-from relpos.data.shuffle import masked_batches
+from relpos.data.steps import heldout_batches
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
 from relpos.measures.kinds.masking import RATES
@@ -66,7 +66,7 @@ def test_without_positions_there_is_no_gap_at_any_rate(tokenizer, store, changes
 def test_tokens_masked_at_one_rate_are_masked_at_a_higher_rate(tokenizer, store):
     examples = store.examples("heldout", "pair", 64, 40)
     fewer, more = (
-        next(masked_batches(examples, tokenizer.size, 2048, Masked(rate, rate)))[0]
+        next(heldout_batches(examples, 32, tokenizer.size, objective=Masked(rate, rate)))
         for rate in (0.3, 0.8)
     )
     chosen = fewer.labels != IGNORED

@@ -20,18 +20,18 @@ from relpos.analysis.likelihood import device_of, exact, log_probabilities
 from relpos.analysis.resampling import Floats, Interval, ratio_interval
 from relpos.data.examples import ExampleSet
 from relpos.data.objective import IGNORED, Objective, masked, next_tokens
-from relpos.data.shuffle import WINDOWS, masked_batches, mirrored, permuted
-from relpos.data.steps import MicroBatch
+from relpos.data.shuffle import WINDOWS, mirrored, permuted
+from relpos.data.steps import MicroBatch, heldout_batches
 from relpos.data.words import Words
 from relpos.model.heads import MaskedLM, at_outputs
 
 BATCH_TOKENS = 2_048
-Change = Callable[[MicroBatch, torch.Tensor], MicroBatch]
-"""Masked examples and their numbers (b,) → the same examples with tokens moved, none lost."""
+Change = Callable[[MicroBatch], MicroBatch]
+"""Masked examples → the same examples with tokens moved, none lost."""
 ALL, MIRROR = "all", "mirror"
 """Changes: the words of a sentence in random order; rows from right to left, [CLS] and [SEP] too,
 or distances would change."""
-MIRRORED: dict[str, Change] = {MIRROR: lambda batch, _: mirrored(batch)}
+MIRRORED: dict[str, Change] = {MIRROR: mirrored}
 
 
 @dataclass(frozen=True)
@@ -82,15 +82,17 @@ def gaps(
     predicted = np.zeros(len(examples))
     after = {key: np.zeros(len(examples)) for key in changes}
     with exact(model):
-        for batch, numbers in masked_batches(examples, vocabulary, BATCH_TOKENS, objective):
-            rows = numbers.numpy()
+        microbatch = max(1, BATCH_TOKENS // examples.length)
+        for batch in heldout_batches(examples, microbatch, vocabulary, objective=objective):
+            assert batch.keys is not None
+            rows = batch.keys.numpy()
             predicted[rows] = (batch.labels != IGNORED).sum(1).numpy()
             # All changes are made to the same masked batch: the difference is that of order alone,
             # not of other masks.
             before[rows] = _losses(model, batch)
             advance(len(rows))
             for key, change in changes.items():
-                after[key][rows] = _losses(model, change(batch, numbers))
+                after[key][rows] = _losses(model, change(batch))
                 advance(len(rows))
     tokens = max(predicted.sum(), 1.0)
     differences = {key: losses - before for key, losses in after.items()}

@@ -10,7 +10,6 @@ the ids before masking: a random replacement may look like the beginning of a wo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -19,8 +18,8 @@ from torch import Tensor, nn
 
 from relpos.counter import counter_hash
 from relpos.data.examples import ExampleSet
-from relpos.data.objective import IGNORED, Objective, masked
-from relpos.data.steps import MicroBatch, heldout_batches
+from relpos.data.objective import IGNORED
+from relpos.data.steps import MicroBatch
 from relpos.data.tokenizer import Marks, TextIds
 from relpos.data.words import Words
 
@@ -30,25 +29,7 @@ _SEED = 0x776F7264
 _NGRAMS = 0x6E677261  # keeps the draws of `ngrams_permuted` apart
 
 
-def masked_batches(
-    examples: ExampleSet,
-    vocabulary: int,
-    tokens: int,
-    objective: Objective = masked,
-) -> Iterator[tuple[MicroBatch, Tensor]]:
-    """The held-out examples as in every evaluation, about `tokens` a batch, with the number of each
-    example (b,)."""
-    for batch in heldout_batches(
-        examples,
-        max(1, tokens // examples.length),
-        vocabulary,
-        objective=objective,
-    ):
-        assert batch.keys is not None
-        yield batch, batch.keys
-
-
-def permuted(batch: MicroBatch, numbers: Tensor, words: Words, window: int | None) -> MicroBatch:
+def permuted(batch: MicroBatch, words: Words, window: int | None) -> MicroBatch:
     """`batch` with the words of each sentence permuted within windows of `window` words, counted
     from the sentence's start.
 
@@ -56,12 +37,12 @@ def permuted(batch: MicroBatch, numbers: Tensor, words: Words, window: int | Non
     alone.
 
     Args:
-        batch: masked examples; a sentence is what stands between [CLS] and [SEP] or between two
-            [SEP].
-        numbers: (b,) the number of each example.
+        batch: masked examples, whose `keys` are their numbers; a sentence is what stands between
+            [CLS] and [SEP] or between two [SEP].
         words: the boundaries, of the tokenizer that made the ids.
         window: None: all words.
     """
+    assert batch.keys is not None
     ids = torch.where(batch.labels == IGNORED, batch.input_ids, batch.labels).numpy()
     real = batch.attention_mask.numpy()
     # A [SEP] that the masking drew stands in `input_ids` only, so these are the true ones.
@@ -80,7 +61,7 @@ def permuted(batch: MicroBatch, numbers: Tensor, words: Words, window: int | Non
     draw = counter_hash(
         _SEED,
         window or 0,
-        numbers[:, None],
+        batch.keys[:, None],
         torch.from_numpy(part),
         torch.from_numpy(inside),
     ).numpy()
