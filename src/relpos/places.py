@@ -31,6 +31,11 @@ def expanded(name: str | Path) -> Path:
     return Path(path)
 
 
+def folder_of(path: Path) -> Path:
+    """A folder itself, of a file the folder that it lies in."""
+    return path.parent if path.is_file() else path
+
+
 def text_place(data: Mapping[str, Any]) -> str:
     """The folder, file or ids of data sets that the keys `data` name; empty where they name
     none."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from relpos.errors import RelposError
 from relpos.files import write_json
-from relpos.places import runs_root
+from relpos.places import folder_of, runs_root
 from relpos.readers import read_json, sha256
 
 Described = list[str | int]  # [name, size, sha256]
@@ -19,21 +19,22 @@ Identity = dict[str, object]
 
 
 def described(files: Iterable[Path], below: Path) -> list[Described]:
-    """[name relative to `below`, size, SHA-256] of every file; the cache is written where a file
-    was not in it."""
+    """[name relative to `below`, size, SHA-256] of every file, where a file `below` stands for its
+    folder; the cache is written where a file was not in it."""
     location = runs_root() / "cache" / "hashes.json"
     try:
         cache: dict[str, str] = read_json(location, dict[str, str], {})
     except RelposError:  # damaged: the hashes are computed again
         cache = {}
     cached = len(cache)
+    folder = folder_of(below)
     rows: list[Described] = []
     for path in files:
         stat = path.stat()
         key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
         if key not in cache:
             cache[key] = sha256(path)
-        rows.append([path.relative_to(below).as_posix(), stat.st_size, cache[key]])
+        rows.append([path.relative_to(folder).as_posix(), stat.st_size, cache[key]])
     if len(cache) != cached:
         with suppress(OSError, RelposError):  # without a cache, hashes are computed each time
             write_json(location, cache)

@@ -131,10 +131,7 @@ class PairFiles(PairSource):
         return [pair for file in self.files() for pair in read(file)]
 
     def origin(self) -> Identity:
-        folder = expanded(self.path)
-        if folder.is_file():
-            folder = folder.parent
-        return {"files": described(self.files(), folder)}
+        return {"files": described(self.files(), expanded(self.path))}
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def _given(
     config: Plain | None = None,
 ) -> GivenStage:
     """A network, or its tokenizer, that is identified by what these files contain."""
-    meaning = {what: described(files, path if path.is_dir() else path.parent)}
+    meaning = {what: described(files, path)}
     return GivenStage.of(label, meaning, config or {}, folder=str(path.resolve()))
 
 
