@@ -8,7 +8,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable, Mapping
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -40,6 +40,11 @@ Plain = dict[str, Any]
 of a measure, a node of a configuration."""
 SEAL = "checksum"
 """Key of a JSON file: what `sealed` adds."""
+
+
+def besides(content: Mapping[str, Any], keys: Collection[str]) -> Plain:
+    """What is in a dictionary besides some keys."""
+    return {key: value for key, value in content.items() if key not in keys}
 
 
 def read_yaml(path: Path) -> Any:

@@ -27,7 +27,7 @@ from relpos.pretrained.family import Config
 from relpos.pretrained.files import OWN, is_published
 from relpos.process import without_keys
 from relpos.ranges import Positive
-from relpos.readers import read_yaml
+from relpos.readers import besides, read_yaml
 from relpos.runs.networks import Network, resolve
 from relpos.runs.shelf import END, final
 from relpos.stages.measure import kept
@@ -309,7 +309,7 @@ def _record(network: Network) -> list[str]:
     facts: dict[str, object] = {key: record.get(key) for key in keys}
     # The section `Network` has the network's own description.
     described = ("size", "position", "conv")
-    meaning = {name: value for name, value in record.meaning.items() if name not in described}
+    meaning = besides(record.meaning, described)
     facts |= {"commit": facts["commit"] or "not recorded", "meaning": _without_paths(meaning)}
     sections = [f"## Training\n\n{_fenced('yaml', _yaml(facts))}"]
     if rows:

@@ -15,7 +15,7 @@ from relpos.measures.measured import seen
 from relpos.measures.sample import Sample
 from relpos.places import expanded
 from relpos.ranges import Names, Threads
-from relpos.readers import Plain
+from relpos.readers import Plain, besides
 from relpos.runs.networks import labels, networks_of, networks_of_table
 from relpos.runs.run import runs_root
 
@@ -82,5 +82,4 @@ def order(
 
 def _shown(results: Plain, selected: Sequence[Measure]) -> Plain:
     """The results of a network without their details."""
-    details = {key for measure in selected for key in measure.details}
-    return {key: value for key, value in results.items() if key not in details}
+    return besides(results, [key for measure in selected for key in measure.details])

@@ -20,7 +20,7 @@ from relpos.launch.progress import Picture
 from relpos.places import expanded
 from relpos.progress import console
 from relpos.ranges import Count, Names, Natural, Seeds
-from relpos.readers import Plain
+from relpos.readers import Plain, besides
 from relpos.runs.cost import duration
 from relpos.runs.run import Run
 from relpos.runs.shelf import LOG, last_lines
@@ -245,8 +245,7 @@ def show(
     compared = [row.name for row in plan if row.name in {*printed, *server}]
     changed = [name for name in compared if is_changed(experiment, name, changes.overrides)]
     if changed:
-        printed = {name: of_row for name, of_row in printed.items() if name not in changed}
-        server = {name: of_row for name, of_row in server.items() if name not in changed}
+        printed, server = besides(printed, changed), besides(server, changed)
         say(
             f"relpos: no printed numbers beside {', '.join(changed)}: they are not those of "
             f"{' '.join(changes.shown)}"

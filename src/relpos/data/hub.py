@@ -18,7 +18,7 @@ from relpos.data.filehash import Identity, described_folder
 from relpos.data.table import csv_rows, objects
 from relpos.data.textfile import blocks, decompressed, suffix
 from relpos.errors import RelposError, from_library, nearest
-from relpos.readers import fitted
+from relpos.readers import besides, fitted
 from relpos.trust import refuse_mistakes
 
 ROWS = 1_000  # read at a time
@@ -62,8 +62,7 @@ def identified(data_set: Mapping[str, object]) -> Identity:
     folder = Path(str(data_set["id"]))
     if not folder.is_dir():
         return dict(data_set)
-    keys = {key: value for key, value in data_set.items() if key != "id"}
-    return keys | {"files": described_folder(folder, folder)}
+    return besides(data_set, ["id"]) | {"files": described_folder(folder, folder)}
 
 
 def commit(text: HubText) -> str | None:

@@ -19,9 +19,9 @@ from relpos.data.documents import Document, documents_of
 from relpos.data.filehash import Identity, described, described_folder
 from relpos.data.textfile import MARKDOWN, SUFFIXES, blocks, suffix
 from relpos.errors import RelposError
-from relpos.places import expanded
+from relpos.places import expanded, folder_of
 from relpos.ranges import Count, Natural, Share
-from relpos.readers import check_all_recorded
+from relpos.readers import besides, check_all_recorded
 
 if TYPE_CHECKING:
     from relpos.data.glue import HubGlue, TsvGlue
@@ -83,14 +83,6 @@ class Files(TextSource):
 
         return TsvGlue(_place(self.glue, self.root, "glue"))
 
-    @property
-    def folder(self) -> Path:
-        """The folder to which the names of files are relative."""
-        place = self.corpus_location()
-        if place.is_file():
-            return place.parent
-        return place
-
     def files(self) -> list[Path]:
         """The files that are read, sorted by name; RelposError where there is no folder or no text
         in it."""
@@ -120,7 +112,7 @@ class Files(TextSource):
             files = self.files()
         except RelposError:
             return None
-        identity: Identity = {"files": described(files, self.folder)}
+        identity: Identity = {"files": described(files, self.corpus_location())}
         if suffix(files[0]) in hub.TABLES:
             identity |= {"text": self.text or COLUMN, "lines": self.lines}
         return identity
@@ -145,8 +137,9 @@ class Files(TextSource):
 
     def documents(self) -> Iterator[Document]:
         """The documents of all files, one file after the other."""
+        folder = folder_of(self.corpus_location())
         for path in self.files():
-            name = path.relative_to(self.folder).as_posix()
+            name = path.relative_to(folder).as_posix()
             if suffix(path) in hub.TABLES:
                 yield from hub.documents_of_file(name, path, self.text or COLUMN, self.lines)
             else:
@@ -230,8 +223,7 @@ class Toy(TextSource):
             RelposError: one of them has changed, or there are more.
         """
         check_all_recorded(folder)
-        dials = {key: value for key, value in vars(self).items() if key != "seed"}
-        return Generated(root=str(folder.absolute()), **dials)
+        return Generated(root=str(folder.absolute()), **besides(vars(self), ["seed"]))
 
 
 def _place(folder: str | None, root: str | None, name: str) -> Path:

@@ -16,6 +16,7 @@ from relpos.errors import RelposError, refuse_unknown, say
 from relpos.progress import tracked
 from relpos.readers import (
     Plain,
+    besides,
     check_recorded,
     fitted,
     json_lines,
@@ -207,11 +208,6 @@ def checked_metric(metric: str, names: Collection[str]) -> str:
     name = metric.removeprefix("-")
     refuse_unknown(f"metric={metric}: the run has no figure", name, names)
     return name
-
-
-def besides(content: Plain, keys: Collection[str]) -> Plain:
-    """What is in a dictionary besides some keys."""
-    return {key: value for key, value in content.items() if key not in keys}
 
 
 def protocol(*meanings: Plain, without: Collection[str] = ("seed",)) -> str:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from relpos.errors import RelposError, say
 from relpos.files import write_text
-from relpos.readers import Plain
+from relpos.readers import Plain, besides
 from relpos.runs.run import Run, read_record, runs_root
-from relpos.runs.shelf import LOGGED, besides, input_identities, is_current, logged
+from relpos.runs.shelf import LOGGED, input_identities, is_current, logged
 from relpos.train.checkpoint_files import checkpoints, newest
 from relpos.train.optim import Recipe
 

@@ -29,7 +29,7 @@ from relpos.model.build import classifier_on
 from relpos.model.encoder import encoder_of
 from relpos.model.heads import Classifier
 from relpos.ranges import parsed
-from relpos.readers import Plain, sha256
+from relpos.readers import Plain, besides, sha256
 from relpos.runs.run import Run
 from relpos.stages.change import changed_position
 from relpos.stages.given import given_run
@@ -168,7 +168,7 @@ class FinetuneStage(TrainingStage):
     def _rows(self, folder: Path) -> str:
         """A key for the encoded rows: all that the run depends on but its seed and the weights that
         it starts from."""
-        meaning = {key: value for key, value in self.meaning.items() if key != "seed"}
+        meaning = besides(self.meaning, ["seed"])
         inputs = {name: run.identity for name, run in self.inputs.items() if name != "start"}
         files = (path for path in folder.iterdir() if path.suffix in (".model", ".json", ".txt"))
         tokenizer = {path.name: sha256(path) for path in files}
@@ -286,7 +286,7 @@ def _task_and_meaning(node: Plain) -> tuple[Plain, Plain]:
             f"task.name={arguments['name']}: a task or a figure of relpos has this "
             f"name; choose another one"
         )
-    part = {key: value for key, value in arguments.items() if key != "folder"}
+    part = besides(arguments, ["folder"])
     # Without its folder: the files of the intermediate task are part of the identity of its own
     # run.
     if is_task_file(str(part["intermediate"])):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from relpos.config.schema import WATCHING
 from relpos.data.objective import RATE
-from relpos.readers import Plain, sha256
+from relpos.readers import Plain, besides, sha256
 from relpos.trust import find, targets
 
 DIALS = ("steps", "batch", "seed", "precision", "length")
@@ -41,9 +41,7 @@ def architecture_part(config: Plain) -> Plain:
     """Size, position, convolution, and an objective of the user's own. A class from outside the
     package is identified by the hash of its source file. Keys of the size that came later are left
     out where the layers are the papers': runs keep the identity from before."""
-    size = {
-        key: value for key, value in config["size"].items() if key not in PAPERS_LAYERS
-    } | other_layers(config["size"])
+    size = besides(config["size"], PAPERS_LAYERS) | other_layers(config["size"])
     nodes = {"size": size, "position": config["position"], "conv": config["conv"]}
     if not config["objective"]["_target_"].startswith("relpos."):  # `masking` names ours
         nodes["objective"] = config["objective"]
@@ -69,7 +67,7 @@ def other_layers(size: Plain) -> Plain:
 def recipe_part(recipe: Plain) -> Plain:
     """The recipe without `steps`, `batch` and `head`, whose dials at the top level count, and
     without what is idle."""
-    recipe = {key: value for key, value in recipe.items() if key not in ("steps", "batch", "head")}
+    recipe = besides(recipe, ("steps", "batch", "head"))
     # Two ways to write one training must give one identity: a list of equal values is that value.
     if isinstance(rates := recipe["position_lr"], list) and len(set(rates)) == 1:
         recipe["position_lr"] = rates[0]
