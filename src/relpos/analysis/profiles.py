@@ -56,8 +56,7 @@ def profiles(encoder: Encoder, layer: int = 0, length: int = 128) -> Float[Tenso
     if embedding.types is not None:
         word = word + embedding.types.weight[0].double()
     (q, k), (word_q, word_k) = (
-        _queries_and_keys(encoder, layer, _entering(encoder, x))
-        for x in (word + rows.double(), word)
+        _queries_and_keys(encoder, layer, x) for x in (word + rows.double(), word)
     )
     return ((q @ k.mT - word_q @ word_k.mT) * float(encoder.shape.head_dim) ** -0.5).cpu()
 
@@ -83,11 +82,6 @@ def fit_profiles(matrices: Float[Tensor, "heads n n"], functions: int) -> list[F
     return fit_heads(np.stack([diagonal_means(head) for head in matrices]), functions, weights)
 
 
-def _entering(encoder: Encoder, rows: Float[Tensor, "n embedding"]) -> Float[Tensor, "n hidden"]:
-    """The input of the first layer, from rows of the embedding's width."""
-    return _in_float64(encoder.embedding.widen, _in_float64(encoder.embedding.norm, rows))
-
-
 def _in_float64(module: torch.nn.Module, x: Tensor) -> Tensor:
     # a copy, because `.double()` changes a module in place
     y: Tensor = copy.deepcopy(module).double()(x)
@@ -104,10 +98,11 @@ def _layer(encoder: Encoder, number: int) -> Layer:
 def _queries_and_keys(
     encoder: Encoder,
     layer: int,
-    x: Float[Tensor, "n hidden"],
+    rows: Float[Tensor, "n embedding"],
 ) -> tuple[Tensor, Tensor]:
-    """Queries and keys, (heads, n, head_dim) each."""
-    own = _layer(encoder, layer)
+    """Queries and keys, (heads, n, head_dim) each, of rows of the embedding's width."""
+    embedding, own = encoder.embedding, _layer(encoder, layer)
+    x = _in_float64(embedding.widen, _in_float64(embedding.norm, rows))
     attention = own.attention
     if own.block.norm_first:
         x = _in_float64(own.attention_norm, x)

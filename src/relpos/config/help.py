@@ -61,8 +61,8 @@ def help_of(command: str, overrides: Sequence[str] = ()) -> str:
     return "\n".join([*lines, "Dials and their values:", "", *_dials(dials, phrases), FOOTER])
 
 
-def _text(command: str) -> str:
-    return (conf_dir() / f"{command}.yaml").read_text(encoding="utf-8")
+def _text(name: str) -> str:
+    return (conf_dir() / f"{name}.yaml").read_text(encoding="utf-8")
 
 
 class _Dumper(yaml.SafeDumper):
@@ -106,8 +106,8 @@ def _group_phrases(name: str, option: str) -> Iterator[tuple[str, str]]:
     ]
     # First the other options in the order of their names, then those that decide.
     names = sorted(set(alike).difference(deciding)) + [name for name in deciding if name in alike]
-    for file in (conf_dir() / group / f"{name}.yaml" for name in names):
-        for key, phrase in _phrases(file.read_text(encoding="utf-8")):
+    for file in names:
+        for key, phrase in _phrases(_text(f"{group}/{file}")):
             yield f"{place}.{key}", phrase
 
 
