@@ -95,7 +95,7 @@ class ExampleSet(ABC):
         lengths = self._lengths(start, middle, end)
         # A multiple of 8 beyond `length` might not fit into a network's table of positions.
         n = n or min(-(-int(lengths.max()) // MULTIPLE) * MULTIPLE, self.length)
-        place = np.arange(n)[None, :]  # (1, n)
+        place = np.arange(n)
         cut = middle - start + 1  # the place of the first [SEP]
         token = start + place - 1 - (place > cut)
         # At special tokens and padding `token` may lie outside the store; these ids are replaced

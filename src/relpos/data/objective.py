@@ -63,8 +63,8 @@ class Unmasked(NamedTuple):
 
     @property
     def place(self) -> Tensor:
-        """(1, n)"""
-        return torch.arange(self.input_ids.shape[1], device=self.input_ids.device)[None, :]
+        """(n,)"""
+        return torch.arange(self.input_ids.shape[1], device=self.input_ids.device)
 
     @property
     def text(self) -> Tensor:

@@ -65,10 +65,9 @@ def permuted(batch: MicroBatch, words: Words, window: int | None) -> MicroBatch:
         torch.from_numpy(part),
         torch.from_numpy(inside),
     ).numpy()
-    place = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
-    # The last key counts first. The word stands behind the draw: pieces of two words that drew the
-    # same number must not mix.
-    return _moved(batch, torch.from_numpy(np.lexsort((place, word, draw, group, part), axis=1)))
+    # The last key counts first, and equal pieces keep their order. The word stands behind the draw:
+    # pieces of two words that drew the same number must not mix.
+    return _moved(batch, torch.from_numpy(np.lexsort((word, draw, group, part), axis=1)))
 
 
 def mirrored(batch: MicroBatch) -> MicroBatch:
@@ -126,7 +125,7 @@ def ngrams_permuted(
     skipped = (counter_hash(_NGRAMS, n, number) % n).numpy()
     ngram = (word - word[starts][sentence] + skipped) // n
     draw = counter_hash(_NGRAMS, n, number, torch.from_numpy(ngram)).numpy()
-    return ids[np.lexsort((np.arange(len(ids)), draw, sentence))]
+    return ids[np.lexsort((draw, sentence))]
 
 
 def windows_of_text(examples: ExampleSet, count: int) -> Tensor:

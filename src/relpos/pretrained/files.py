@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from relpos.errors import RelposError, from_library
@@ -126,10 +127,8 @@ class ShardIndex:
 
 def tokenizer_files(folder: Path) -> list[Path]:
     """The files of a tokenizer, of a published one or of ours."""
-    files: set[Path] = set()
-    for pattern in TOKENIZER:
-        files.update(filter(Path.is_file, folder.glob(pattern)))
-    return sorted(files)
+    paths = chain.from_iterable(map(folder.glob, TOKENIZER))
+    return sorted({*filter(Path.is_file, paths)})
 
 
 def located(name: str | Path) -> Path:

@@ -78,7 +78,7 @@ def attention_mass(model: nn.Module, ids: Tensor) -> Plain:
     n = ids.shape[1]
     device = device_of(model)
     token = torch.arange(n, device=device)
-    column = token[None, :] - token[:, None] + n - 1
+    column = token - token[:, None] + n - 1
     # In float64: thousands of small fractions are added.
     sums = [torch.zeros(0, 2 * n - 1, dtype=torch.float64)] * encoder.shape.layers
     with exact(model):

@@ -137,7 +137,7 @@ def heldout_texts(
     texts = []
     for place in enough[np.arange(count) * len(enough) // count]:
         start, read = first[place], min(whole[place], most)
-        ids = torch.from_numpy(np.asarray(store.ids[start : start + read]).astype(np.int64))[None]
+        ids = torch.from_numpy(store.ids[start : start + read].astype(np.int64))[None]
         lengths, keys = torch.tensor([[read], [documents[place]]])
         predicted = objective(ids, lengths, keys, HELDOUT_SEED, store.vocabulary, store.marks)
         texts.append((predicted.input_ids[0], predicted.labels[0]))

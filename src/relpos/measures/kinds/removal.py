@@ -195,8 +195,7 @@ def _order(ids: Ids, row: Tensor, words: Words) -> Tensor:
     """(b, n): where each token comes from; the pieces of a word stay together."""
     word = torch.from_numpy(words.numbers(ids.numpy()))
     draw = (counter_hash(_SHUFFLE, row, word) >> 11).numpy()
-    place = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
-    return torch.from_numpy(np.lexsort((place, word.numpy(), draw), axis=1))
+    return torch.from_numpy(np.lexsort((word.numpy(), draw), axis=1))
 
 
 def variants(
