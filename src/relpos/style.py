@@ -64,7 +64,6 @@ def panel(width: float = 7.2, height: float = 4.2) -> tuple[Figure, Axes]:
 
 
 def by_layer(
-    offsets: Sequence[int],
     layers: Sequence[Any],
     titles: Sequence[str],
     title: str,
@@ -73,15 +72,16 @@ def by_layer(
     offset; and its panels.
 
     Args:
-        offsets: of the attended token.
-        layers: of each a matrix (heads, offsets); the first `LINES` lines are drawn.
+        layers: of each a matrix (heads, offsets), the offset 0 in the middle; the first `LINES`
+            lines are drawn.
         titles: of the panels.
         title: of the figure.
     """
     figure, axes = grid(len(layers), 4, 2.8, 2.1)
     for panel, heads, name in zip(axes, layers, titles, strict=True):
         for head, values in enumerate(heads[:LINES]):
-            panel.plot(offsets, values, **look(head, 0.9))
+            half = len(values) // 2
+            panel.plot(range(-half, half + 1), values, **look(head, 0.9))
         panel.axvline(0, color="0.8", linewidth=0.5, zorder=0)
         panel.set_title(name, fontsize=8)
         whole_numbers(panel)

@@ -73,11 +73,9 @@ def draw_kernels(model: nn.Module, path: str | Path) -> bool:
     kernels = learned_kernels(model)
     if not kernels:
         return False
-    half = next(iter(kernels.values())).shape[1] // 2
     titles = [f"layer {layer}" for layer in kernels]
-    offsets = range(-half, half + 1)
-    heads = [of_layer.tolist() for of_layer in kernels.values()]
-    figure, _ = style.by_layer(offsets, heads, titles, "added to the score by each head")
+    title = "added to the score by each head"
+    figure, _ = style.by_layer([*kernels.values()], titles, title)
     style.save(figure, Path(path))
     return True
 

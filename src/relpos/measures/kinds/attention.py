@@ -48,7 +48,7 @@ class AttentionByOffset(Measure):
         layers = attention["mass"]
         titles = [f"layer {layer}" for layer, _ in enumerate(layers, 1)]
         title = f"{name}: fraction of attention, a line for each head"
-        figure, panels = style.by_layer(offsets, layers, titles, title)
+        figure, panels = style.by_layer(layers, titles, title)
         for panel in panels:
             panel.set_ylim(bottom=0)
         rows = []

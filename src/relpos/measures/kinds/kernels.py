@@ -100,7 +100,7 @@ def _drawing(
         titles.append(f"layer {number}: {', '.join(commonest)}")
     if len(layers[0]) > style.LINES:
         title += f", the first {style.LINES} {unit}s"
-    figure, panels = style.by_layer(offsets, layers, titles, title)
+    figure, panels = style.by_layer(layers, titles, title)
     for panel in panels:
         panel.title.set_fontsize(6)
     return Drawing(name, rows, figure)
