@@ -56,11 +56,10 @@ INTERMEDIATE = {"task": "${task.intermediate}", "steps": None}
 RESERVED = ("glue", "loss", "order", "heldout_loss", "shuffle_gap", "perplexity", "parameters")
 """Names of other figures in tables and claims."""
 OWN_TASK = f"{OwnTask.__module__}.{OwnTask.__qualname__}"
-CLASS_METRICS = {"accuracy": None, "f1": 2, "accuracy_and_f1": 2, "matthews": 2}
-"""The metrics of relpos.train.metrics that compare classes → the number of classes they are made
-for; None: any."""
-NUMBER_METRICS = ("pearson", "spearman", "pearson_and_spearman")
-"""The metrics of relpos.train.metrics that compare numbers."""
+CLASSES = {"accuracy": None, "f1": 2, "accuracy_and_f1": 2, "matthews": 2}
+CLASSES |= dict.fromkeys(("pearson", "spearman", "pearson_and_spearman"), 0)
+"""The metrics of relpos.train.metrics → the number of classes they are made for; None: any, 0: they
+compare numbers."""
 UNREAD = "albert_"
 """Prefix of a task's keys that are left out of identities: only `recipe=tisa` reads them, and its
 part of the identity has their values. They were added when there were runs without them."""
@@ -303,16 +302,17 @@ def _metric_source(arguments: Plain) -> Plain:
         # A module that is built in has no file, and is as stable as Python itself.
         file = getattr(sys.modules[module], "__file__", None)
         return {"sources": {module: sha256(Path(file))}} if file else {}
-    names = [*CLASS_METRICS, *NUMBER_METRICS]
-    if name not in names:
-        raise RelposError(f"task.metric={name}: no such metric in {module}.{nearest(name, names)}")
-    labels = arguments["labels"]
+    if name not in CLASSES:
+        raise RelposError(
+            f"task.metric={name}: no such metric in {module}.{nearest(name, CLASSES)}"
+        )
+    labels, classes = arguments["labels"], CLASSES[name]
     # Refused when it is planned: behind the training the metric's own error would come too late.
-    if (name in NUMBER_METRICS) != (labels is None):
+    if (classes == 0) != (labels is None):
         raise RelposError(
             f"task.metric={name}: it does not compare {'numbers' if labels is None else 'classes'}"
         )
-    if labels is not None and CLASS_METRICS[name] not in (None, len(labels)):
+    if classes and classes != len(labels):
         raise RelposError(f"task.metric={name}: it is for two classes, this task has {len(labels)}")
     return {}
 
