@@ -83,9 +83,9 @@ def gain(
         if telling:
             why = "no row is surely ahead of a network that was not pre-trained"
         return Gain(0.0, None, (), f"{first} and {second}: {why} in {', '.join(names)}")
-    if not (estimate := estimated(scale, {first: 1.0, second: -1.0}, columns)):
+    value, tested = estimated(scale, {first: 1.0, second: -1.0}, columns)
+    if value is None:
         return None
-    value, tested = estimate
     places = digits(columns[0])
     if tested:
         spread = f"{tested.interval(places)} over {tested.n} {scale.units}, {tested.freedom:.3g} degrees of freedom"
@@ -123,9 +123,9 @@ def mean_gain(
         weights[first] += 1 / len(pairs)
         weights[second] -= 1 / len(pairs)
     columns = _above_untrained(scale, scale.telling(columns_named(column, only), *weights))
-    if not (estimate := estimated(scale, weights, columns)):
+    value, tested = estimated(scale, weights, columns)
+    if value is None:
         return None
-    value, tested = estimate
     places = digits(columns[0])
     spread = f" {tested.interval(places)} over {tested.n} {scale.units}" if tested else ""
     return Gain(
@@ -144,8 +144,9 @@ def _above_untrained(scale: Scale, columns: Sequence[str]) -> list[str]:
     def tells(column: str) -> bool:
         lows: list[float | None] = []
         for row in scale.values:
-            if lead := estimated(both, {row: 1.0, NOT_PRETRAINED: -1.0}, [column]):
-                lows.append(lead[1].low if lead[1] else None)
+            lead, tested = estimated(both, {row: 1.0, NOT_PRETRAINED: -1.0}, [column])
+            if lead is not None:
+                lows.append(tested.low if tested else None)
         return not says_nothing(lows)
 
     return [column for column in columns if column not in scale.untrained or tells(column)]
@@ -166,12 +167,12 @@ def estimated(
     scale: Scale,
     weights: Mapping[str, float],
     columns: Sequence[str],
-) -> tuple[float, Difference | None] | None:
-    """Σ weight · row, and the same with its error if the rows show one; None if a row has no run
-    with all of these columns."""
+) -> tuple[float | None, Difference | None]:
+    """Σ weight · row, and the same with its error if the rows show one; None, None if a row has no
+    run with all of these columns."""
     rows = scale.by_seed(columns) if columns else {}
     if not all(rows.get(row) for row in weights):
-        return None
+        return None, None
     # All rows of the scale take part, because together they show how much pre-trainings differ.
     if tested := contrast(rows, weights, scale.apart(columns)):
         return tested.value, tested

@@ -126,8 +126,7 @@ def read(measured: Collection[str] = ("shuffle",)) -> list[Value]:
             while start.name in records and len(chain) < LONGEST:
                 chain.append(records[start.name])
                 start = Path(chain[-1].inputs["start"])
-            is_made_today = all(map(is_current, chain))
-            values += tuning_values(folder, chain, sources.get(start.name), is_made_today)
+            values += tuning_values(folder, chain, sources.get(start.name))
     return values
 
 
@@ -159,16 +158,18 @@ def pretraining_values(
     of_measures: list[Value] = []
     for measure in chosen(measured):
         for entry in kept(folder, measure.name):
-            way = protocol(entry.meaning, without=())
-            at_time = replace(base, percent=entry.share, way=way)
-            if "examples" in entry.meaning:
-                at_time = replace(at_time, examples=entry.meaning["examples"])
+            at_time = replace(
+                base,
+                percent=entry.share,
+                way=protocol(entry.meaning, without=()),
+                examples=entry.meaning.get("examples"),
+            )
             of_measures += figure_values(at_time, measure, entry.results)
     # The record has the loss alone; by example it is kept with the shuffle gap.
     losses = select(of_measures, column=LOSS, percent=END)
     figures = [value.figure for value in losses if value.figure]
     most = max(figures, key=lambda figure: figure.examples, default=None)
-    for value in _record_values(base, final(record)):
+    for value in _record_values(base, record):
         yield replace(value, figure=most) if value.column == LOSS else value
     yield from (value for value in of_measures if value not in losses)
 
@@ -196,7 +197,6 @@ def tuning_values(
     folder: Path,
     chain: Sequence[Record],
     source: Value | None,
-    is_made_today: bool = True,
 ) -> Iterator[Value]:
     """The numbers of one fine-tuning.
 
@@ -204,7 +204,6 @@ def tuning_values(
         chain: its record, then the records of the fine-tunings that it started from, the first of
             them last.
         source: any value of the pre-training; None if that is not in this folder of runs.
-        is_made_today: whether today's code would make these fine-tunings.
     """
     record, start = chain[0], Path(chain[-1].inputs["start"])
     meaning = record.meaning
@@ -217,13 +216,13 @@ def tuning_values(
         0.0,
         str(start),
         seed=meaning["seed"],
-        is_current=is_made_today,
+        is_current=all(map(is_current, chain)),
     )
     without = ["seed"]
     if source:
         keys = "origin", "scale", "scheme", "rates", "pretrain_seed"
         of_source = {key: getattr(source, key) for key in keys}
-        base = replace(base, is_current=is_made_today and source.is_current, **of_source)
+        base = replace(base, is_current=base.is_current and source.is_current, **of_source)
     else:
         without.append("change")
         # Below folders of stages lie runs, whose scales are those of their pre-trainings.
@@ -231,7 +230,7 @@ def tuning_values(
             change = json.dumps(meaning.get("change") or {}, sort_keys=True)
             base = replace(base, scale=json.dumps({"checkpoint": str(start)}), scheme=change)
     way = protocol(*(tuning.meaning for tuning in chain), without=without)
-    for value in _record_values(base, final(record)):
+    for value in _record_values(base, record):
         if (column := value.column) in columns:
             path = folder / "dev" / f"{column}.tsv"
             value = replace(
@@ -245,8 +244,8 @@ def tuning_values(
         yield value
 
 
-def _record_values(base: Value, numbers: Mapping[str, float]) -> Iterator[Value]:
-    for name, value in numbers.items():
+def _record_values(base: Value, record: Record) -> Iterator[Value]:
+    for name, value in final(record).items():
         yield replace(base, column=name, value=float(value), metric=NATS if name == LOSS else "")
 
 

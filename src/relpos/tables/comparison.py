@@ -116,8 +116,7 @@ class Lead(NamedTuple):
 def _lead(scale: Scale, row: Row, base: Row, name: str) -> Lead:
     ours, theirs = row.numbers[name], base.numbers.get(name, Column())
     columns = columns_named(name, row.mean.of)
-    estimate = estimated(scale, {row.name: 1.0, base.name: -1.0}, columns)
-    test = estimate[1] if estimate else None
+    _, test = estimated(scale, {row.name: 1.0, base.name: -1.0}, columns)
     # Models are compared only where pre-trainings cannot be: two models differ more surely than two
     # rows.
     gain = test or between_models(ours.by_seed, theirs.by_seed)

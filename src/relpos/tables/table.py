@@ -243,17 +243,18 @@ def scale_of(rows: Sequence[Row]) -> Scale:
 
 def column_values(name: str, column: Column) -> list[Value]:
     """The scores of a column as values of runs."""
-    base = Value(
-        Path(),
-        "",
-        name,
-        0.0,
-        metric=column.metric or "",
-        examples=column.examples,
-        majority=column.majority,
-    )
     return [
-        replace(base, value=score, pretrain_seed=pretrain_seed, seed=seed)
+        Value(
+            Path(),
+            "",
+            name,
+            score,
+            pretrain_seed=pretrain_seed,
+            seed=seed,
+            metric=column.metric or "",
+            examples=column.examples,
+            majority=column.majority,
+        )
         for (pretrain_seed, seed), score in column.by_seed.items()
     ]
 
