@@ -262,15 +262,15 @@ def _tell_apart(scales: Iterable[Scale]) -> None:
 
     Labels must differ, because chance is corrected for by label.
     """
-    alike: dict[str, list[tuple[Scale, Plain]]] = {}
-    for scale in scales:
-        dials = IDLE | scale.meaning
-        dials |= dials.pop("size") | dials.pop("recipe")
-        alike.setdefault(scale.label, []).append((scale, dials))
-    for group in alike.values():
-        for scale, dials in group:
+    for group in by(scales, "label").values():
+        settings = []
+        for scale in group:
+            dials = IDLE | scale.meaning
+            dials |= dials.pop("size") | dials.pop("recipe")
+            settings.append(dials)
+        for scale, dials in zip(group, settings, strict=True):
             for key, value in dials.items():
-                if any(others.get(key) != value for _, others in group):
+                if any(others.get(key) != value for others in settings):
                     scale.label += f" {key}={shown(value)}"
 
 

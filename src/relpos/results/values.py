@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from relpos.runs.shelf import END, common, final, finished, is_current, most_sha
 from relpos.stages.measure import kept
 from relpos.train.metrics import applied
 
+T = TypeVar("T")
 PartRates = float | tuple[float, ...]
 """The factor of a learning rate, or those of the parts of a merge."""
 Rates = tuple[PartRates, float | None]
@@ -274,9 +275,9 @@ def select(values: Iterable[Value], **fields: object) -> list[Value]:
     ]
 
 
-def by(values: Iterable[Value], key: str) -> dict[Any, list[Value]]:
-    """The value of a field → the values that have it."""
-    groups: dict[Any, list[Value]] = {}
+def by(values: Iterable[T], key: str) -> dict[Any, list[T]]:
+    """The content of a field → the values, or whatever has it, that have this content."""
+    groups: dict[Any, list[T]] = {}
     for value in values:
         groups.setdefault(getattr(value, key), []).append(value)
     return groups

@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Self, get_type_hints
 
-from relpos.config.schema import RunConfig
+from relpos.config.schema import RunConfig, TrainingConfig
 from relpos.errors import RelposError, refuse_unknown
 from relpos.files import digest, write_json
 from relpos.places import runs_root  # which belongs to what a run is
@@ -242,6 +242,12 @@ class Run(OfStage):
         """Writes `changes` into the record, atomically, and seals it where the run is finished."""
         record = Record(self.record | changes)
         write_json(self.path / RECORD, sealed(record) if record.state == "finished" else record)
+
+
+class TrainingRun(Run):
+    """A run that trains a network."""
+
+    config: TrainingConfig
 
 
 @lru_cache(maxsize=8)

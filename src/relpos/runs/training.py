@@ -31,7 +31,7 @@ from relpos.model.precision import has_bf16
 from relpos.process import ASKED, set_threads
 from relpos.readers import Plain, read_yaml
 from relpos.runs import trunk
-from relpos.runs.run import Run
+from relpos.runs.run import TrainingRun
 from relpos.runs.shelf import LOGGED, SNAPSHOTS, figures, logged, made_from
 from relpos.train.checkpoint import (
     Checkpointing,
@@ -78,10 +78,10 @@ class Parts:
     constant: int | None = None
 
 
-def fit(run: Run, parts: Parts, evaluations: int) -> pl.Trainer:
+def fit(run: TrainingRun, parts: Parts, evaluations: int) -> pl.Trainer:
     """Trains from the newest checkpoint, or from the beginning, to the last step, behind which a
     pre-training is evaluated. Of several processes the first one writes."""
-    module, group, config = parts.module, parts.module.group, _config(run)
+    module, group, config = parts.module, parts.module.group, run.config
     every = max(1, module.steps // evaluations) if evaluations else 0
     # the step at which the run keeps a trunk for other runs; None: none can begin there
     keeps = parts.constant if group.world == 1 else None
@@ -124,18 +124,13 @@ def fit(run: Run, parts: Parts, evaluations: int) -> pl.Trainer:
     return trainer
 
 
-def _config(run: Run) -> TrainingConfig:
-    assert isinstance(run.config, TrainingConfig)
-    return run.config
-
-
-def keep(run: Run, parts: Parts, trainer: pl.Trainer, metrics: Plain) -> None:
+def keep(run: TrainingRun, parts: Parts, trainer: pl.Trainer, metrics: Plain) -> None:
     """Writes the trained network into `model/`, and its final figures into the logs."""
     save_model(run.path / "model", parts.module.model, parts.tokenizer)
     conclude(trainer.loggers, figures(metrics))
 
 
-def _start(run: Run, parts: Parts, keeps: int | None) -> tuple[Path | None, int]:
+def _start(run: TrainingRun, parts: Parts, keeps: int | None) -> tuple[Path | None, int]:
     """The checkpoint that a start goes on from and its step, which the record is told; None: it
     begins with the initial weights. Sets the threads, and takes over the log of another run's steps.
 
@@ -147,7 +142,7 @@ def _start(run: Run, parts: Parts, keeps: int | None) -> tuple[Path | None, int]
     # user asks for comes first.
     kept = [] if ASKED in os.environ else _noted(run, "threads", group.world)
     # Before anything is computed: sums over another number of threads differ in their last bits.
-    threads = set_threads(_config(run).speed.threads or next(iter(kept), None))
+    threads = set_threads(run.config.speed.threads or next(iter(kept), None))
     # Its own checkpoint first; another run's is only a way to begin.
     own = newest(run.path / "checkpoint")
     shared = trunk.find(run, keeps, threads, microbatch) if keeps and not own else None
@@ -175,7 +170,7 @@ def _start(run: Run, parts: Parts, keeps: int | None) -> tuple[Path | None, int]
 
 
 def _restore_evaluation(
-    run: Run,
+    run: TrainingRun,
     module: Pretraining,
     trainer: pl.Trainer,
     every: int,
@@ -192,10 +187,12 @@ def _restore_evaluation(
         trainer.callbacks.append(EvaluatedFirst())  # type: ignore[attr-defined]
 
 
-def _trainer(run: Run, parts: Parts, every: int, step: int, keeps: int | None) -> pl.Trainer:
+def _trainer(
+    run: TrainingRun, parts: Parts, every: int, step: int, keeps: int | None
+) -> pl.Trainer:
     """Lightning's trainer with our checkpoints, and in the first process with loggers, snapshots
     and a bar. It evaluates after `every` steps, with 0 never."""
-    module, config = parts.module, _config(run)
+    module, config = parts.module, run.config
     group, speed = module.group, config.speed
     devices: list[int] | int = 1
     # Each process its own GPU. Modulo, because srun may show each its own alone, as number 0.
@@ -281,7 +278,7 @@ def fp32_over_bf16(device: torch.device) -> float:
     return times[0] / times[1]
 
 
-def _noted(run: Run, key: str, processes: int) -> list[int]:
+def _noted(run: TrainingRun, key: str, processes: int) -> list[int]:
     """What the starts of a run with as many processes have noted under a key; starts whose
     training never began have noted nothing."""
     return [
@@ -291,14 +288,14 @@ def _noted(run: Run, key: str, processes: int) -> list[int]:
     ]
 
 
-def microbatch_of(run: Run, encoder: Encoder, group: Group) -> int:
+def microbatch_of(run: TrainingRun, encoder: Encoder, group: Group) -> int:
     """Examples of full length in a forward pass: what the user says; else what the record says;
     else what suits the machine.
 
     The record has that of the first start with less than the least that ran out of memory; where
     there is none, half of that least.
     """
-    config = _config(run)
+    config = run.config
     if config.speed.microbatch != "auto":
         return config.speed.microbatch
     recorded = _noted(run, "microbatch", group.world)
@@ -316,10 +313,10 @@ def microbatch_of(run: Run, encoder: Encoder, group: Group) -> int:
     return fitting
 
 
-def recorder_of(run: Run, encoder: Encoder, group: Group) -> Callable[[], Recorder] | None:
+def recorder_of(run: TrainingRun, encoder: Encoder, group: Group) -> Callable[[], Recorder] | None:
     """What records the passes of a training as CUDA graphs; None unless `speed.graphs` is set, on
     one GPU with steps all alike."""
-    speed = _config(run).speed
+    speed = run.config.speed
     alone = group.world == 1 and encoder.position.same_each_step
     return (
         CudaGraphs
@@ -371,7 +368,7 @@ def _restoring(path: Path | None, module: Training) -> Iterator[None]:
         ) from error
 
 
-def _asked_logger(run: Run, config: TrainingConfig, architecture: Architecture) -> Logger:
+def _asked_logger(run: TrainingRun, config: TrainingConfig, architecture: Architecture) -> Logger:
     """The logger that the user asks for, which is told of the run and of its network."""
     fields = identified(
         run.identity,
@@ -388,7 +385,7 @@ def _asked_logger(run: Run, config: TrainingConfig, architecture: Architecture) 
     return logger
 
 
-def _origin(run: Run) -> dict[str, Any]:
+def _origin(run: TrainingRun) -> dict[str, Any]:
     """What a run's own meaning lacks: the network that it began with; the text that this was
     pre-trained on, where that is known; its tokenizer."""
     origin: dict[str, Any] = {}

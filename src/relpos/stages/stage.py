@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from relpos.config.schema import Kernel, TrainingConfig
+from relpos.config.schema import Kernel
 from relpos.errors import RelposError
 from relpos.files import digest
 from relpos.model.architecture import Architecture
@@ -17,7 +17,7 @@ from relpos.model.encoder import encoder_of
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.model.position.merge import Merge
 from relpos.model.precision import autocast
-from relpos.runs.run import Run, closure
+from relpos.runs.run import Run, TrainingRun, closure
 from relpos.stages.change import change_positions, changed_position, check_change
 from relpos.stages.operations import forward
 from relpos.train.logger_settings import refuse_logger
@@ -66,10 +66,8 @@ class Stage(Run):
         raise NotImplementedError
 
 
-class TrainingStage(Stage):
+class TrainingStage(TrainingRun, Stage):
     """A stage that trains a network."""
-
-    config: TrainingConfig
 
     @property
     def start(self) -> Stage:

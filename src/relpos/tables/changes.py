@@ -106,10 +106,10 @@ def is_changed(experiment: Experiment, name: str, overrides: Sequence[str]) -> b
     """
     for stage in experiment.trained:
         row = overrides_of(stage, experiment, experiment.rows.get(name, ()))
-        of_file = {key_of(override): override.partition("=")[2] for override in row}
-        typed = {
-            key_of(override): override.partition("=")[2] for override in of_stage(stage, overrides)
-        }
+        of_file, typed = (
+            {key_of(override): override.partition("=")[2] for override in group}
+            for group in (row, of_stage(stage, overrides))
+        )
         if not all(
             _is_same(key, value, of_file.get(key), experiment) for key, value in typed.items()
         ):

@@ -103,14 +103,12 @@ def _row(planned: PlannedRow, values: Sequence[Value]) -> Row:
     runs = list(_runs(planned))
     columns: dict[str, Column] = {}
     parts: dict[str, tuple[int, int]] = {}
-    tasks: dict[str, list[Run]] = {}
-    for tuning in planned.tunings:
-        tasks.setdefault(tuning.task, []).append(tuning.run)
     read = {value.run: int(value.value) for value in select(values, column="training_rows")}
-    for task, tunings in tasks.items():
-        node = tunings[0].meaning["task"]
+    for task, tunings in by(planned.tunings, "task").items():
+        node = tunings[0].run.meaning["task"]
         # Only GLUE's files can be parts of an official release.
-        most = max((read.get(run.path, 0) for run in tunings if "glue" in run.meaning), default=0)
+        glue = [tuning.run for tuning in tunings if "glue" in tuning.run.meaning]
+        most = max((read.get(run.path, 0) for run in glue), default=0)
         if 0 < most < WHOLE * node["rows"]:
             parts[task] = most, node["rows"]
         states = [run.state for run in runs if run.task == task]

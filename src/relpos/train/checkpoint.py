@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 from types import FrameType
@@ -94,6 +95,7 @@ class WholeCheckpoints(TorchCheckpointIO):
 STEPS, SHARE = 500, 1 / 20
 
 
+@dataclass(eq=False)
 class Checkpointing(pl.Callback):
     """Writes a checkpoint after every `every` steps, and one more when the process is asked to
     stop.
@@ -107,11 +109,15 @@ class Checkpointing(pl.Callback):
             writes.
     """
 
-    def __init__(self, folder: Path, every: int | None, group: Group = ALONE) -> None:
-        self.folder, self.every, self.group = folder, every, group
-        self.asked: int | None = None
-        # of the last checkpoint; before the first a second is assumed
-        self.written, self.took = time.monotonic(), 1.0
+    folder: Path
+    every: int | None
+    group: Group = ALONE
+    asked: int | None = None
+    # of the last checkpoint; before the first a second is assumed
+    took: float = 1.0
+
+    def __post_init__(self) -> None:
+        self.written = time.monotonic()
 
     def on_train_start(self, trainer: pl.Trainer, module: Any) -> None:
         """Sets handlers for the signals that ask to stop. Earlier, Lightning's own handlers would
@@ -193,11 +199,12 @@ class EvaluatedFirst(pl.Callback):
         module.train()
 
 
+@dataclass(eq=False)
 class Kept(pl.Callback):
     """Writes the checkpoint of one step, which stays when the run is finished."""
 
-    def __init__(self, folder: Path, step: int) -> None:
-        self.folder, self.step = folder, step
+    folder: Path
+    step: int
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: object) -> None:
         """Writes the checkpoint when the step is reached."""
@@ -207,11 +214,12 @@ class Kept(pl.Callback):
             trainer.save_checkpoint(self.folder / LAST)
 
 
+@dataclass(eq=False)
 class Snapshots(pl.Callback):
     """Keeps the weights at some per cents of the steps: `snapshots/<per cent>.safetensors`."""
 
-    def __init__(self, folder: Path, percents: list[int]) -> None:
-        self.folder, self.percents = folder, percents
+    folder: Path
+    percents: list[int]
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: object) -> None:
         """Saves the weights where one of the per cents, rounded to a step, is reached."""

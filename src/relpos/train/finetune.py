@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -35,6 +36,8 @@ from relpos.train.module import Training
 from relpos.train.prefetch import StepsData
 from relpos.train.recorded import Inputs
 
+read_of = itemgetter("input_ids", "attention_mask", "token_types")
+"""What the network reads of a batch."""
 EVALUATION_BATCH = {"cpu": 64, "cuda": 1024}
 """Rows of a forward pass without gradients, sorted by length, by device; fewer where memory is too
 small for so many."""
@@ -54,12 +57,7 @@ class Finetuning(Training):
         """The sum of the losses of a micro-batch, and the number of rows predicted right; of a
         regression its loss again."""
         labels = batch["labels"]
-        outputs = self.model(
-            batch["input_ids"],
-            batch["attention_mask"],
-            batch["token_types"],
-            held,
-        ).float()
+        outputs = self.model(*read_of(batch), held).float()
         if labels.is_floating_point():
             loss = nn.functional.mse_loss(outputs.squeeze(-1), labels, reduction="sum")
             return loss, loss.detach()
@@ -93,7 +91,7 @@ class Finetuning(Training):
     def validation_step(self, batch: Inputs, _: int, dataloader_idx: int = 0) -> None:
         """Keeps the outputs for the rows of a dev split, one data loader for each column."""
         with autocast(self.precision, self.device):
-            outputs = self.model(batch["input_ids"], batch["attention_mask"], batch["token_types"])
+            outputs = self.model(*read_of(batch))
         column = list(self.answers)[dataloader_idx]
         self.answers[column].append((outputs.double().cpu(), batch["labels"].double().cpu()))
 
@@ -232,9 +230,7 @@ def outputs(model: Classifier, encoded: Encoded, precision: str) -> Tensor:
         # Rows come by length, and go back to their places.
         try:
             for batch in evaluation_batches(encoded, most):
-                inputs = (
-                    batch[key].to(device) for key in ("input_ids", "attention_mask", "token_types")
-                )
+                inputs = (x.to(device) for x in read_of(batch))
                 with autocast(precision, device):
                     result[batch["rows"]] = model(*inputs).double().cpu()
             break

@@ -16,6 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
@@ -42,6 +43,7 @@ class Broken(RelposError):
     """Another process of the group has ended, or hangs."""
 
 
+@dataclass(eq=False)
 class Group:
     """One process among `world`. A group of one sends no messages and changes nothing.
 
@@ -50,21 +52,20 @@ class Group:
         world: number of processes.
         local: number of this process on its node.
         store: where the processes have met.
+        messages: number of messages so far.
+        waits: whether this process has waited for others for so long that it has said so.
     """
 
-    def __init__(
-        self,
-        rank: int = 0,
-        world: int = 1,
-        local: int = 0,
-        store: dist.Store | None = None,
-    ) -> None:
-        self.rank, self.world, self.local, self.store = rank, world, local, store
+    rank: int = 0
+    world: int = 1
+    local: int = 0
+    store: dist.Store | None = None
+    messages: int = 0
+    waits: bool = False
+
+    def __post_init__(self) -> None:
         # Plain numbers are exchanged over gloo, so that reading them does not wait for a GPU.
-        self.control = dist.new_group(backend="gloo", timeout=DAY) if world > 1 else None
-        self.messages = 0
-        self.waits = False
-        """Whether this process has waited for others for so long that it has said so."""
+        self.control = dist.new_group(backend="gloo", timeout=DAY) if self.world > 1 else None
 
     @property
     def first(self) -> bool:

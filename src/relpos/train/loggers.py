@@ -218,10 +218,9 @@ def conclude(loggers: list[Logger], figures: dict[str, float]) -> None:
     """Tells the loggers that the run is over. Its final figures become summary metrics of Weights &
     Biases, by which pages sort and group."""
     for logger in loggers:
-        if isinstance(logger, WandbLogger):
-            logger.experiment.summary.update(figures)
         logger.finalize("success")
         if isinstance(logger, WandbLogger):
+            logger.experiment.summary.update(figures)
             logger.experiment.finish()  # Lightning leaves it open
     _open.clear()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -19,12 +19,12 @@ AHEAD = 4
 """Steps that are read ahead, at most."""
 
 
+@dataclass(eq=False)
 class Prefetched(IterableDataset[T]):
     """The items of a data set in their order, read ahead by a thread; with CUDA into pinned memory,
     for copies without waiting."""
 
-    def __init__(self, data: IterableDataset[T]) -> None:
-        self.data = data
+    data: IterableDataset[T]
 
     def __iter__(self) -> Iterator[T]:
         items = iter(self.data)
@@ -64,11 +64,11 @@ class StepsData(pl.LightningDataModule):
         return Prefetched(steps) if self.few_shapes else DataLoader(steps, batch_size=None)
 
 
+@dataclass(eq=False)
 class _Remaining(IterableDataset[object]):
     """The steps behind the trainer's global step: a checkpoint is restored before they are read."""
 
-    def __init__(self, data: StepsData) -> None:
-        self.data = data
+    data: StepsData
 
     def __iter__(self) -> Iterator[object]:
         trainer = self.data.trainer
