@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -50,9 +51,7 @@ def hardware() -> Plain:
     # Elsewhere than on Linux there is no such file, and `platform` has to do.
     with suppress(OSError):
         text = CPUINFO.read_text(encoding="utf-8").partition("\n\n")[0]  # of the first core
-        for line in text.splitlines():
-            key, _, value = line.partition(":")
-            about[key.strip()] = value.strip()
+        about |= re.findall(r"^(.*?)[ \t]*:[ \t]*(.*?)[ \t]*$", text, re.M)
     result: Plain = {
         "processor": about["model name"] or platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
@@ -62,9 +61,9 @@ def hardware() -> Plain:
         if name in flags:
             result["instructions"] = name
     for file in sorted(GPUS.glob("*/information")):
-        for line in file.read_text(encoding="utf-8").splitlines():
-            if line.startswith("Model:"):
-                result.setdefault("gpus", []).append(line.removeprefix("Model:").strip())
+        text = file.read_text(encoding="utf-8")
+        for model in re.findall(r"^Model:[ \t]*(.*?)[ \t]*$", text, re.M):
+            result.setdefault("gpus", []).append(model)
     return result
 
 

@@ -375,10 +375,10 @@ def _asked_logger(run: TrainingRun, config: TrainingConfig, architecture: Archit
         run.path.name,
         run.stage,
         architecture.encoder.plain() | _origin(run) | run.meaning,
-        # `scheme_name`: of a network which no word names
-        scheme=config.scheme or scheme_name(architecture.position, architecture.conv),
         table=config.table,
         row=config.row,
+        # `scheme_name`: of a network which no word names
+        scheme=config.scheme or scheme_name(architecture.position, architecture.conv),
     )
     logger = logger_of(config.logger, fields, run.path)
     log_again(logger, logged(run.path))

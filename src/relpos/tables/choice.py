@@ -61,7 +61,7 @@ def side_table(
         of_rows = {row.name: row.columns.get(column, Column()) for row in compared}
         if not all(score.values and score.is_score for score in of_rows.values()):
             continue
-        scores = {name: score.over_pretrainings(statistic) for name, score in of_rows.items()}
+        scores = {name: mean_over(score.by_seed, statistic) for name, score in of_rows.items()}
         gains = {name: scores[name] - scores[base] for name in choices}
         text_of = {}
         for name, gain in gains.items():

@@ -25,7 +25,7 @@ from relpos.measures.measure import measured_columns
 from relpos.results.gain import between_models, estimated
 from relpos.results.scale import MEAN, Scale, columns_named
 from relpos.results.statistics import Difference, Interval, holm, of_errors
-from relpos.results.values import GLUE
+from relpos.results.values import GLUE, mean_over
 from relpos.tables.experiment import Experiment
 from relpos.tables.table import Column, Row, scale_of
 
@@ -93,7 +93,7 @@ def _ours(row: Row, name: str, statistic: str) -> float | None:
     parts = [row.numbers[part] for part in names]
     if not parts or not all(part.values for part in parts):
         return None
-    return fmean(part.over_pretrainings(statistic) for part in parts)
+    return fmean(mean_over(part.by_seed, statistic) for part in parts)
 
 
 class Lead(NamedTuple):

@@ -121,22 +121,22 @@ class Experiment:
         """The stages of which a row has runs of its own."""
         return ["pretrain"] * (self.network is None) + ["finetune"] * bool(self.tasks)
 
-    def select(self, names: list[str] | None) -> dict[str, list[str]]:
-        """The rows of these names, in the order of the file; None: all.
+    def select(self, names: list[str] | None) -> list[str]:
+        """These names of rows in the order of the file; None: those of all rows.
 
         Raises:
             RelposError: there is no such row.
 
         >>> load("demo").select(["fixed", "none"])
-        {'none': ['position=none'], 'fixed': ['position=fixed']}
+        ['none', 'fixed']
         """
         if names is None:
-            return self.rows
+            return list(self.rows)
         if not names:
             raise RelposError(f"table {self.name}: rows=[]: no row.{nearest('', self.rows)}")
         for name in names:
             refuse_unknown(f"table {self.name}: unknown row", name, self.rows)
-        return {name: overrides for name, overrides in self.rows.items() if name in names}
+        return [name for name in self.rows if name in names]
 
 
 def load(table: str, changes: Mapping[str, object] | None = None) -> Experiment:

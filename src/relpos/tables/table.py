@@ -21,7 +21,7 @@ from relpos.readers import Plain
 from relpos.results.plateau import Onset
 from relpos.results.scale import MEAN, Scale, columns_named
 from relpos.results.statistics import Interval
-from relpos.results.values import PartRates, Seed, Value, mean_over
+from relpos.results.values import PartRates, Seed, Value
 from relpos.runs.table_file import FILE, RowRun, read_table, table_folder
 
 if TYPE_CHECKING:
@@ -116,10 +116,6 @@ class Column:
     def by_seed(self) -> dict[Seed, float]:
         """Seeds → value."""
         return dict(zip(self.seeds, self.values, strict=True))
-
-    def over_pretrainings(self, statistic: str) -> float:
-        """The mean over pre-trainings of a statistic of each one's fine-tunings."""
-        return mean_over(self.by_seed, statistic)
 
     @property
     def is_score(self) -> bool:

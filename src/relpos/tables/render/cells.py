@@ -371,9 +371,10 @@ def server(rows: Sequence[Row]) -> SideTable | None:
 
 def losses_by_length(rows: Sequence[Row]) -> SideTable | None:
     """Nats per predicted token at each length; None if no lengths were measured."""
-    columns = {}
-    for length in dict.fromkeys(chain(*(row.heldout_by_length for row in rows))):
-        columns[length] = [number(row.heldout_by_length.get(length), 3) for row in rows]
+    columns = {
+        length: [number(row.heldout_by_length.get(length), 3) for row in rows]
+        for length in dict.fromkeys(chain(*(row.heldout_by_length for row in rows)))
+    }
     return by_columns("held-out loss at length", names_of(rows), columns)
 
 

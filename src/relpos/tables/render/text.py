@@ -57,9 +57,10 @@ def write(folder: Path, view: View) -> None:
 def terminal(view: View, console: Console | None = None) -> None:
     """Prints the table, the best in colour. If it is too wide, rows become columns."""
     console = console or plain_console()
-    lines = []
-    for row, cells in view.lines:
-        lines.append([Text(row.name), *(Text(cell.text, BEST[cell.is_best]) for cell in cells)])
+    lines = [
+        [Text(row.name), *(Text(cell.text, BEST[cell.is_best]) for cell in cells)]
+        for row, cells in view.lines
+    ]
     console.print(Text(view.table.question, style="italic"), soft_wrap=True)
     if view.made_with:
         console.print(Text(view.made_with, style="bold"), soft_wrap=True)
@@ -68,9 +69,10 @@ def terminal(view: View, console: Console | None = None) -> None:
         console.print(Text(note, style="dim"), soft_wrap=True)
     for side_table in view.below:
         heads, *texts = side_table.texts
-        lines = []
-        for line in texts:
-            lines.append([Text(text, VERDICTS.get(text.rpartition(" ")[2], "")) for text in line])
+        lines = [
+            [Text(text, VERDICTS.get(text.rpartition(" ")[2], "")) for text in line]
+            for line in texts
+        ]
         _print(heads, lines, console)
 
 

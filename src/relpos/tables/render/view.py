@@ -124,10 +124,11 @@ class View:
             yield f"Plateau: on the bag-of-words plateau, {PLATEAU}."
         if any(row.order_found and row.order_found.tokens for row in rows):
             yield "Half known after so many million tokens, padding included; in brackets the evaluations around it."
-        parts = {}
-        for row in rows:
-            for task, (part, of) in row.parts.items():
-                parts[task] = f"{task} ({part:,} of {of:,})"
+        parts = {
+            task: f"{task} ({part:,} of {of:,})"
+            for row in rows
+            for task, (part, of) in row.parts.items()
+        }
         if parts:
             why = "Fine-tuned on a part of the official training examples, so that scores do not compare with published ones"
             yield f"{why}: {', '.join(parts.values())}."
