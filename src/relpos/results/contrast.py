@@ -127,7 +127,7 @@ def contrast(
         apart: rows whose spread says nothing about that of others.
     """
     compared = [rows[row] for row in weights]
-    shared = sorted(set.intersection(*(set(units) for units in compared)))
+    shared = sorted(set.intersection(*map(set, compared)))
     pool = _pool(rows, apart)
     is_inside = set(weights) <= set(pool)
     # Seeds that not all rows have cannot be paired, and are left out even where there are many.

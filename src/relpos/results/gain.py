@@ -118,7 +118,7 @@ def mean_gain(
     """The mean of the gains of several pairs `(first, second)`, in the columns that all of these
     rows have."""
     # A row may stand in several pairs: its weights add up.
-    weights = dict.fromkeys(sorted({row for pair in pairs for row in pair}), 0.0)
+    weights = dict.fromkeys(sorted({*chain(*pairs)}), 0.0)
     for first, second in pairs:
         weights[first] += 1 / len(pairs)
         weights[second] -= 1 / len(pairs)

@@ -344,7 +344,7 @@ def rates_of(settings: Plain) -> Rates:
 
 def slowest(position_lr: PartRates) -> float:
     """The smallest factor of the learning rates of a scheme's parts."""
-    return min(position_lr) if isinstance(position_lr, tuple) else position_lr
+    return float(np.min(position_lr))
 
 
 def precedence(rates: Rates) -> tuple[bool, float, float]:

@@ -199,12 +199,11 @@ def _started(
 ) -> subprocess.Popen[bytes]:
     """A process of the run with these environment variables; or srun, which starts them on the nodes
     of the Slurm job that this process belongs to."""
-    environment = os.environ | {name: str(value) for name, value in variables.items()}
     # Output goes to stderr, since stdout has the result. A process group of its own keeps Ctrl-C
     # from arriving twice.
     return started(
         "relpos.runs.rank",
-        environment=environment,
+        environment=os.environ | {name: str(value) for name, value in variables.items()},
         before=before,
         stdout=2,
         process_group=0,

@@ -178,7 +178,7 @@ def last_lines(path: Path) -> list[str]:
 
 def figures(metrics: Plain) -> dict[str, float]:
     """The numbers among the final metrics of a run, and its columns, by their names."""
-    values = {**metrics, **metrics.get("columns", {})}
+    values = metrics | metrics.get("columns", {})
     return {name: value for name, value in values.items() if isinstance(value, int | float)}
 
 

@@ -327,12 +327,14 @@ def recorder_of(run: TrainingRun, encoder: Encoder, group: Group) -> Callable[[]
 
 def _checked_step(path: Path, module: Training) -> int:
     """The step of a checkpoint; RelposError where it is none of this network."""
-    needed = {name: tuple(value.shape) for name, value in module.state_dict().items()}
     with _restoring(path, module):
         # `weights_only`: a checkpoint may have come from elsewhere, and nothing in it is to be
         #     executed.
         content = torch.load(path, map_location="cpu", weights_only=True)
-        saved = {name: tuple(value.shape) for name, value in content["state_dict"].items()}
+        needed, saved = (
+            {name: tuple(value.shape) for name, value in state.items()}
+            for state in (module.state_dict(), content["state_dict"])
+        )
         step = int(content["global_step"])
     for name in sorted(needed.keys() | saved.keys()):
         if needed.get(name) != saved.get(name):

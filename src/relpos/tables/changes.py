@@ -93,7 +93,7 @@ def effective(experiment: Experiment, name: str, overrides: Sequence[str]) -> li
         if not typed or None in typed:
             result.append(own_override)
         else:
-            result += [override for override in typed if override]
+            result += filter(None, typed)
     return list(dict.fromkeys(result))
 
 

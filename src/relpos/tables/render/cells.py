@@ -351,8 +351,7 @@ def _millions(tokens: float) -> str:
 
 
 def _rates(row: Row) -> str:
-    rates = row.position_lr if isinstance(row.position_lr, tuple) else (row.position_lr,)
-    text = " + ".join(f"{rate:g}" for rate in rates)
+    text = " + ".join(f"{rate:g}" for rate in np.atleast_1d(row.position_lr))
     if row.conv_lr is not None:
         text += f" (conv_lr {row.conv_lr:g})"
     return text
