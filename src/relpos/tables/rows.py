@@ -198,11 +198,10 @@ def order_columns(
         values: of the pre-trainings.
         states: of the pre-trainings, finished or not.
     """
-    columns = {}
-    for kind in kinds:
-        of_column = select(values, column=kind.name)
-        columns[kind.name] = column(of_column, states, len(states) > 1, kind.metric)
-    return columns
+    return {
+        kind.name: column(select(values, column=kind.name), states, len(states) > 1, kind.metric)
+        for kind in kinds
+    }
 
 
 def with_plateau(

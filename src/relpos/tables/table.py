@@ -227,14 +227,16 @@ PLAIN = (
 
 def scale_of(rows: Sequence[Row]) -> Scale:
     """A scale of the rows that are compared with each other."""
-    values = {}
-    for row in rows:
-        values[row.name] = {
-            name: column_values(name, column)
-            for name, column in row.columns.items()
-            if column.values
+    return Scale(
+        values={
+            row.name: {
+                name: column_values(name, column)
+                for name, column in row.columns.items()
+                if column.values
+            }
+            for row in rows
         }
-    return Scale(values=values)
+    )
 
 
 def column_values(name: str, column: Column) -> list[Value]:
