@@ -12,8 +12,7 @@ optimistic.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-import numpy as np
+from operator import itemgetter
 
 from relpos.results.statistics import of_errors
 from relpos.results.values import Halves, halves, mean_over
@@ -107,7 +106,10 @@ def _on_halves(rows: Mapping[str, Halves | None], base: str) -> tuple[float | No
         return None, None
     of_base = answered.pop(base)
     # Each half chooses once and judges once, so that every example is used for both.
-    scores = np.array(list(answered.values()))
-    # (2, 2): the half that chose, the first of equal rows, and the half that is scored
-    gains = scores[scores.argmax(0)] - of_base
-    return float(np.trace(gains)) / 2, float(np.trace(gains[::-1])) / 2
+    chosen = judged = 0.0
+    for half in (0, 1):
+        best = max(answered.values(), key=itemgetter(half))  # the first of equal ones
+        gains = [of_best - of_half for of_best, of_half in zip(best, of_base, strict=True)]
+        chosen += gains[half] / 2
+        judged += gains[1 - half] / 2
+    return chosen, judged

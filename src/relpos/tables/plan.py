@@ -229,7 +229,10 @@ def _network_of(experiment: Experiment, overrides: Sequence[str]) -> Run | None:
         override.partition("=")[2] for override in overrides if key_of(override) in NETWORK_KEYS
     ]:
         return given_run(networks[-1])
-    # A plan without the network still shows the rows, as where the file leaves it to the user (???).
+    # The file leaves the network to the user.
+    if experiment.network == "???":
+        return None
+    # A plan without the network still shows the rows.
     with suppress(RelposError):
         return given_run(experiment.network)
     return None

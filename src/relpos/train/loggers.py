@@ -116,20 +116,24 @@ def identified(
     name: str,
     stage: str,
     meaning: Plain,
-    **words: str | None,
+    *,
+    scheme: str,
+    table: str | None = None,
+    row: str | None = None,
 ) -> RunFacts:
     """What a logger is told. The runs of a table share its group, and so do those of a `-m` sweep;
     table, row, scheme and stage are tags, and keys to group by.
 
     A run that several tables share is logged under the table that made it.
     """
-    labels = {key: word for key, word in (words | {"stage": stage}).items() if word}
+    words = {"table": table, "row": row, "scheme": scheme, "stage": stage}
+    labels = {key: word for key, word in words.items() if word}
     # W&B refuses two equal tags
     tags = list(dict.fromkeys(value[:LONGEST_TAG] for value in labels.values()))
     return {
         "id": identity,
         "name": name,
-        "group": labels.get("table") or _sweep() or name,
+        "group": table or _sweep() or name,
         "job_type": stage,
         "tags": tags,
         "config": meaning | labels,
