@@ -109,7 +109,7 @@ def test_scores_read_as_in_the_files(tmp_path):
     assert train(tmp_path / "hub", "stsb").labels == [3.8]
 
 
-def test_a_missing_data_set_is_refused_in_one_line(tmp_path):
+def test_a_missing_glue_data_set_is_refused_in_one_line(tmp_path):
     with pytest.raises(RelposError, match=r"data set '.*nowhere' \(rte\): ") as caught:
         train(tmp_path / "nowhere", "rte")
     assert "\n" not in str(caught.value)

@@ -232,7 +232,7 @@ def test_files_have_glues_own_columns(folder, name):
 
 
 @pytest.mark.parametrize("part", ["train", "dev"])
-def test_cola_has_no_header(folder, part):
+def test_the_toy_file_of_cola_has_no_header(folder, part):
     table = read_table(
         folder / "glue" / "CoLA" / f"{part}.tsv", ("source", "label", "mark", "sentence")
     )
