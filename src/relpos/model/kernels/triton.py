@@ -211,12 +211,15 @@ class _TritonAttention(torch.autograd.Function):
         from relpos.model.kernels import triton_programs as programs
         from relpos.model.kernels.triton_terms import Added, Windows
 
-        windows = [
-            None if x is None and table is None else Windows(own if x is None else x, table, beside, clamped)
-            for x, own, table, beside, clamped in (
-                (query, q, query_table, bias, outside == "clamp"), (key, k, key_table, None, False),
-            )
-        ]  # fmt: skip
+        windows = []
+        for x, own, table, beside, clamped in (
+            (query, q, query_table, bias, outside == "clamp"),
+            (key, k, key_table, None, False),
+        ):
+            window = None
+            if x is not None or table is not None:
+                window = Windows(own if x is None else x, table, beside, clamped)
+            windows.append(window)
         added = Added(offset, windows[0], windows[1], dense, outside)
         read = added
         if _whole(held.n, v.element_size()):
@@ -371,16 +374,18 @@ class _TritonAttention(torch.autograd.Function):
             [of_dense] = mapped(lambda x: _grad_dense(problem, row_values, x), added.dense)
             of_query, of_key = grad_query, grad_key
         of_q, of_k, of_v = (x.transpose(1, 2) for x in (grad_q, grad_k, grad_v))
-        windows = [
-            (None, None, None) if x is None else x.grads(of_terms, onto if own else None)
-            for x, of_terms, onto, own in zip(
-                (added.query, added.key),
-                (of_query, of_key),
-                (of_q, of_k),
-                ctx.own,
-                strict=True,
-            )
-        ]
+        windows: list[tuple[Tensor | None, ...]] = []
+        for x, of_terms, onto, own in zip(
+            (added.query, added.key),
+            (of_query, of_key),
+            (of_q, of_k),
+            ctx.own,
+            strict=True,
+        ):
+            of_window: tuple[Tensor | None, ...] = (None, None, None)
+            if x is not None:
+                of_window = x.grads(of_terms, onto if own else None)
+            windows.append(of_window)
         (of_query, of_query_table, of_bias), (of_key, of_key_table, _) = windows
         return (
             None, *((of_q, of_k) if content else (None, None)), of_v, of_offset, of_query, of_key, of_dense, grad_value,
