@@ -174,8 +174,8 @@ def sizes(preset: Preset) -> tuple[float | None, float | None, float | None]:
     position, rows = encoder.position, encoder.position.embed(128)
     (call,) = record(encoder, ids)
     content = None
-    if position.scale is not None and call.q is not None and call.k is not None:
-        q, k = call.turned(position, call.q, call.k) or (call.q, call.k)
+    if position.scale is not None and call.heads is not None:
+        q, k = call.turned(position, call.heads) or call.heads
         content = rms(position.scale * q @ k.transpose(-1, -2))
     terms = added(call.terms, 128)
     return (
