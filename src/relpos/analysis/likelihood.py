@@ -33,6 +33,7 @@ from relpos.data.shuffle import with_edges
 from relpos.data.tokenizer import OURS, Bools, Ids, Marks, Tokenizer
 from relpos.data.words import Pieces, Words
 from relpos.errors import RelposError
+from relpos.model.encoder import device_of
 from relpos.model.heads import MaskedLM
 from relpos.model.tokens import in_batch
 
@@ -41,11 +42,6 @@ FORMS = ("within_word", "plain")
 BATCH_TOKENS = 1_024  # what one forward pass sees: the activations stay in a core's cache
 SHARED_TOKENS = 262_144  # equal rows are found among so many tokens at a time
 _LOGIT_ROWS = 512  # rows of logits that exist at a time
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """Where a network lies."""
-    return next(model.parameters()).device
 
 
 @contextmanager

@@ -16,13 +16,14 @@ from functools import partial
 import numpy as np
 import torch
 
-from relpos.analysis.likelihood import device_of, exact, log_probabilities
+from relpos.analysis.likelihood import exact, log_probabilities
 from relpos.analysis.resampling import Floats, Interval, ratio_interval
 from relpos.data.examples import ExampleSet
 from relpos.data.objective import IGNORED, Objective, masked, next_tokens
 from relpos.data.shuffle import WINDOWS, mirrored, permuted
 from relpos.data.steps import MicroBatch, heldout_batches
 from relpos.data.words import Words
+from relpos.model.encoder import device_of
 from relpos.model.heads import MaskedLM, at_outputs
 
 BATCH_TOKENS = 2_048

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from relpos.data.documents import Document, portions
 from relpos.data.examples import ExampleSet, PairExamples, WindowExamples
-from relpos.data.heldout import ends
+from relpos.data.heldout import Bools, Ints, ends
 from relpos.data.tokenizer import OURS, Ids, Marks, Tokenizer
 from relpos.errors import RelposError, plural, say
 from relpos.files import cannot_write, opened, write_json
@@ -251,17 +251,8 @@ def write_store(
             offsets = np.memmap(folder / "sentences.bin", dtype="<i8", mode="r")
             whole = np.asarray(starts)
             held = ends(np.asarray(hashes, np.uint64), whole, offsets, heldout, alike)
-            behind = whole[1:] - held  # where held-out text begins
-            bounds = np.union1d(whole, behind)
-            begins = bounds[:-1]
-            document = np.searchsorted(whole, begins, side="right") - 1
-            flags = begins >= behind[document]
-            is_end = begins > whole[document]
-            lines = (
-                sources[i] + ITS_END * bool(end) + "\n"
-                for i, end in zip(document, is_end, strict=True)
-            )
-            files["sources.txt"].write("".join(lines).encode(errors="backslashreplace"))
+            bounds, flags, lines = _divided(whole, held, sources)
+            files["sources.txt"].write(lines.encode(errors="backslashreplace"))
             files["documents.bin"].write(bounds.astype("<i8").data)
             files["heldout.bin"].write(flags.astype("u1").data)
             # Flushed before the manifest exists: after a power cut it must not stand beside
@@ -287,6 +278,28 @@ def write_store(
     except OSError as error:
         raise cannot_write(folder, error) from error
     write_json(folder / MANIFEST, asdict(manifest))
+
+
+def _divided(whole: Ints, held: Ints, sources: Sequence[str]) -> tuple[Ints, Bools, str]:
+    """The documents as the store has them, in which one with a held-out end is two.
+
+    Args:
+        whole: (documents + 1,) where each begins, in sentences, and the end of the last one.
+        held: (documents,) sentences that are held out, at the end of each.
+        sources: (documents,) where each is from.
+
+    Returns:
+        Bounds in sentences, which documents are held out, and a line for each of them.
+    """
+    behind = whole[1:] - held  # where held-out text begins
+    bounds = np.union1d(whole, behind)
+    begins = bounds[:-1]
+    document = np.searchsorted(whole, begins, side="right") - 1
+    is_end = begins > whole[document]
+    lines = (
+        sources[i] + ITS_END * bool(end) + "\n" for i, end in zip(document, is_end, strict=True)
+    )
+    return bounds, begins >= behind[document], "".join(lines)
 
 
 @contextmanager

@@ -361,3 +361,8 @@ class Encoder(nn.Module):
 def encoder_of(model: nn.Module) -> Encoder:
     """The encoder of a network with a head; an encoder is its own."""
     return model if isinstance(model, Encoder) else model.encoder  # type: ignore[return-value]
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """The device of a network's parameters."""
+    return next(model.parameters()).device

@@ -67,7 +67,7 @@ def order_known(losses: Mapping[str, Units], row: str) -> float | None:
     if not (losses.get(NONE) and losses.get(row)):
         return None
     means = {name: fmean(units.values()) for name, units in losses.items() if units}
-    most = means[NONE] - min(means.values())  # all the order that a row may know
+    most = _all_order(means)
     return (means[NONE] - means[row]) / most if most > 0 else 0.0
 
 
@@ -82,6 +82,11 @@ def on_their_way(losses: Mapping[str, Units]) -> list[str]:
     """
     shares = {row: order_known(losses, row) for row in losses}
     return [row for row, share in shares.items() if share is not None and share < KNOWING]
+
+
+def _all_order(means: Mapping[str, float]) -> float:
+    """All the order that a row may know: nats by which the lowest loss is below that of `none`."""
+    return means[NONE] - min(means.values())
 
 
 def is_on_plateau(losses: Mapping[str, Units], gaps: Mapping[str, Units], row: str) -> bool | None:
@@ -175,7 +180,7 @@ def order_found(curves: Mapping[str, Mapping[int, Curve]]) -> dict[str, Onset]:
     at_end = {
         row: fmean(curve[end] for curve in units.values()) for row, units in whole.items() if units
     }
-    if NONE not in at_end or (most := at_end[NONE] - min(at_end.values())) <= 0:
+    if NONE not in at_end or (most := _all_order(at_end)) <= 0:
         return {}
     of_none = list(whole[NONE].values())
     half = {

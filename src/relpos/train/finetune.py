@@ -28,6 +28,7 @@ from relpos.data.tasks import Task
 from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError
 from relpos.files import write_text
+from relpos.model.encoder import device_of
 from relpos.model.heads import Classifier
 from relpos.model.precision import autocast
 from relpos.model.tokens import Tokens
@@ -222,7 +223,7 @@ def outputs(model: Classifier, encoded: Encoded, precision: str) -> Tensor:
     Raises:
         RelposError: an output is not a number: training has diverged.
     """
-    device = next(model.parameters()).device
+    device = device_of(model)
     model.eval()
     result = torch.empty(len(encoded), model.classifier.out_features, dtype=torch.float64)
     most = EVALUATION_BATCH.get(device.type, 64)

@@ -31,6 +31,7 @@ from torch.func import functional_call
 from relpos.counter import fold
 from relpos.errors import with_class
 from relpos.model.dropout import RecordedKeys, seed_dropout
+from relpos.model.encoder import device_of
 from relpos.model.precision import autocast, cast_together
 from relpos.model.tokens import Tokens
 from relpos.train.prefetch import pinned
@@ -206,7 +207,7 @@ class RecordedSteps:
     ) -> None:
         self.training, self.optimizer = training, optimizer
         model = self.model = training.model
-        self.device = next(model.parameters()).device
+        self.device = device_of(model)
         self.keys = RecordedKeys(self.device)
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.multiplied = dict(_multiplied(model)) if training.precision == "bf16" else {}

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from relpos import style
-from relpos.analysis.likelihood import device_of, exact
+from relpos.analysis.likelihood import exact
 from relpos.data.shuffle import with_edges
 from relpos.measures.measure import Drawing, Measure
 from relpos.measures.sample import Sample
-from relpos.model.encoder import encoder_of
+from relpos.model.encoder import device_of, encoder_of
 from relpos.ranges import Count
 from relpos.readers import Plain
 

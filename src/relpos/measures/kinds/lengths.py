@@ -18,7 +18,6 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
 from relpos import style
-from relpos.analysis.likelihood import device_of
 from relpos.data.objective import IGNORED, Objective, masked, next_tokens
 from relpos.data.shuffle import with_edges
 from relpos.data.steps import HELDOUT_SEED, MicroBatch
@@ -27,6 +26,7 @@ from relpos.data.tokenizer import OURS, Marks
 from relpos.errors import RelposError
 from relpos.measures.measure import Drawing, Measure, Measured
 from relpos.measures.sample import Sample
+from relpos.model.encoder import device_of
 from relpos.model.heads import MaskedLM
 from relpos.model.precision import autocast
 from relpos.ranges import Count, Length
