@@ -137,19 +137,13 @@ inline const float* widened(const bfloat16* from, int rows, int columns, int ld,
     for (int c = 0; c < columns; ++c) to[int64_t(r) * columns + c] = load(from[int64_t(r) * ld + c]);
   return to;
 }
-inline void by_mkl(bool ta, bool tb, int m, int n, int k, float alpha, const bfloat16* a, int lda, const bfloat16* b, int ldb, float beta,
-                   float* c, int ldc) {
+// Whether MKL multiplies bfloat16 as floats: without instructions for bfloat16 it takes some ten times as long.
+inline bool widens() {
 #if defined(__AMX_BF16__) && !defined(PRODUCTS_IN_FLOAT)
-  if (cblas_gemm_bf16bf16f32) {
-    cblas_gemm_bf16bf16f32(101, ta ? 112 : 111, tb ? 112 : 111, m, n, k, alpha, &a->bits, lda, &b->bits, ldb, beta, c, ldc);
-    return;
-  }
+  return !cblas_gemm_bf16bf16f32;
+#else
+  return true;
 #endif
-  // Without instructions for bfloat16 MKL takes some ten times as long as for floats.
-  const int a_columns = ta ? m : k, b_columns = tb ? k : n;
-  const float* wide_a = widened(a, ta ? k : m, a_columns, lda, 17);
-  const float* wide_b = widened(b, tb ? n : k, b_columns, ldb, 18);
-  by_mkl(ta, tb, m, n, k, alpha, wide_a, a_columns, wide_b, b_columns, beta, c, ldc);
 }
 
 // Which products are our own, with AVX-512. On AMD's processors MKL uses neither its instructions for float, so that its products take
@@ -167,7 +161,8 @@ inline bool own(int64_t m, int64_t n) {
 
 // alpha op(B) (k, n) of a product. For our own it lies in panels of 16 columns, which consist of words: a float, or two bfloat16 of a
 // column, one below the other, which the instruction multiplies by two neighbours in a row of op(A) and adds up. From a row of words
-// to the next it is `step` words, from a panel to the next `panel`.
+// to the next it is `step` words, from a panel to the next `panel`. Where MKL multiplies bfloat16 as floats, the words are the matrix as
+// floats, with `step` from one row to the next and `panel` from a column to the sixteenth after it.
 template <class T>
 struct Right {
   bool transposed;
@@ -339,6 +334,12 @@ Right<T> right_of(int which, bool transposed, int64_t n, int64_t k, float alpha,
                                                   16);
   right.words = words;
 #endif
+  if constexpr (sizeof(T) != sizeof(float) && !OWN<T>) {
+    if (widens()) {
+      right.words = reinterpret_cast<const uint32_t*>(widened(b, transposed ? n : k, transposed ? k : n, ld, which + 13));
+      right.step = transposed ? k : n, right.panel = 16 * (transposed ? k : 1);
+    }
+  }
   return right;
 }
 
@@ -355,7 +356,17 @@ void product(bool ta, int64_t m, const T* a, int64_t lda, const Right<T>& right,
     if (own<T>(m, right.n)) return multiply(ta, m, a, lda, right, beta, c, ldc);
   }
 #endif
-  by_mkl(ta, right.transposed, m, right.n, right.k, right.alpha, a, lda, right.from, right.ld, beta, c, ldc);
+  if constexpr (sizeof(T) == sizeof(float)) {
+    by_mkl(ta, right.transposed, m, right.n, right.k, right.alpha, a, lda, right.from, right.ld, beta, c, ldc);
+  } else if (right.words) {
+    const int64_t columns = ta ? m : right.k;
+    const float* wide = widened(a, ta ? right.k : m, columns, lda, 17);
+    by_mkl(ta, right.transposed, m, right.n, right.k, right.alpha, wide, columns, reinterpret_cast<const float*>(right.words), right.step, beta,
+           c, ldc);
+  } else {
+    cblas_gemm_bf16bf16f32(101, ta ? 112 : 111, right.transposed ? 112 : 111, m, right.n, right.k, right.alpha, &a->bits, lda,
+                           &right.from->bits, right.ld, beta, c, ldc);
+  }
 }
 
 template <class T>
@@ -1128,10 +1139,11 @@ void run(const ProductCall& call, bool) {
   const T* a = reinterpret_cast<const T*>(call.a);
   const Right<T> whole = right_of(8, call.b_transposed, call.columns, call.depth, 1.0f, reinterpret_cast<const T*>(call.b), call.b_row);
   const bool in_place = !call.narrow || sizeof(T) == sizeof(float);
-#pragma omp parallel for schedule(static) num_threads(call.threads)
+  // Of matrices of few rows, as gradients of weights are, the blocks of rows alone would leave some threads with twice the work.
+#pragma omp parallel for collapse(2) schedule(dynamic) num_threads(call.threads)
   for (int64_t first = 0; first < call.rows; first += ROWS_AT_ONCE) {
-    const int64_t rows = call.rows - first < ROWS_AT_ONCE ? call.rows - first : ROWS_AT_ONCE;
     for (int64_t start = 0; start < call.columns; start += COLUMNS_AT_ONCE) {
+      const int64_t rows = call.rows - first < ROWS_AT_ONCE ? call.rows - first : ROWS_AT_ONCE;
       const int64_t columns = call.columns - start < COLUMNS_AT_ONCE ? call.columns - start : COLUMNS_AT_ONCE;
       Right<T> right = whole;
       right.n = columns, right.from += start * (call.b_transposed ? call.b_row : 1);
