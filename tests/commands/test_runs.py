@@ -1,9 +1,7 @@
-"""`relpos status` without a table, and `relpos status remove`."""
+"""`relpos status` without a table."""
 
-import io
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,16 +11,8 @@ from relpos.cli import main
 from relpos.config.compose import compose
 from relpos.launch.jobs import Job
 from relpos.runs.execute import execute
-from relpos.runs.lock import locked
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
-
-
-class Terminal(io.StringIO):
-    """A person who answers once."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture
@@ -135,48 +125,6 @@ def test_a_damaged_plan_is_named_and_hides_no_run_that_its_table_shows(three, tm
     assert len(output.out.splitlines()) == 5
     assert "table damaged" in output.out
     assert f"{damaged / 'plan.json'}: damaged" in output.err
-
-
-@pytest.mark.parametrize(
-    ("answer", "goes"), [("y\n", True), ("YES\n", True), ("\n", False), ("n\n", False), ("", False)]
-)
-def test_named_runs_are_removed_after_a_question(answer, goes, three, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", Terminal(answer))
-    assert main(["status", "remove", three["first"].path.name, "pretend/used-*"]) == 0
-    shown = capsys.readouterr()
-    assert "remove 2 runs, 2.5 MB" in shown.err
-    assert shown.out.index("first-") < shown.out.index("used-")  # what no table uses first
-    assert [three[name].path.exists() for name in three] == [not goes, not goes, True]
-
-
-def test_without_a_terminal_runs_are_removed_with_ask_false_alone(three, refused, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    assert refused("status", "remove", "pretend/*").endswith(
-        "Answer on a terminal, or add ask=false"
-    )
-    assert all(run.path.exists() for run in three.values())
-    assert main(["status", "remove", "pretend/*", "ask=false"]) == 0
-    assert not any(run.path.exists() for run in three.values())
-
-
-def test_a_run_may_be_named_by_its_path_as_a_shell_completes_it(three, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(["status", "remove", f"runs/{STAGE}/{three['first'].path.name}/", "ask=false"]) == 0
-    assert [run.path.exists() for run in three.values()] == [True, False, True]
-
-
-@pytest.mark.parametrize(
-    "command", [["remove"], ["delete", "x"], ["remove", "frist-seed0-*"], ["remove", ""]]
-)
-def test_a_name_of_no_run_is_refused(command, three, refused):
-    refused("status", *command)
-    assert all(run.path.exists() for run in three.values())
-
-
-def test_a_run_under_way_is_not_removed(three, refused):
-    with locked(three["first"].path):
-        assert "a process is at work on it" in refused("status", "remove", "pretend/*", "ask=false")
-    assert all(run.path.exists() for run in three.values())
 
 
 def test_without_runs_the_list_has_no_lines(capsys):

@@ -73,7 +73,7 @@ def test_a_terminal_is_drawn_until_the_other_runs_are_done(runs, monkeypatch):
     monkeypatch.setattr(status, "_job", lambda *arguments: ("small", Job(runs)))
     monkeypatch.setattr(status.sys, "stdout", _Terminal())
     monkeypatch.setattr(status.time, "sleep", finish_one)
-    status.status("small", None, [], 0.0, "text", None, True)
+    status.status("small", None, [], 0.0, "text")
     assert len(moments) == 3
     assert not looked(runs).unsettled
 

@@ -123,7 +123,7 @@ def test_missing_predictions_are_refused_by_name(predicted, capsys):
     assert "AX: finetune/mnli-c-1 was not given the test file" in stderr
     assert "WNLI: finetune/wnli-c-1 was not given the test file" in stderr
     assert "CoLA" not in stderr
-    assert "relpos status remove" in stderr
+    assert "a run whose folder is deleted is made again" in stderr
     assert "allow_missing=true" in stderr
     assert not (predicted / "tables/t/submissions").exists()
 

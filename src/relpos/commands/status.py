@@ -1,18 +1,16 @@
 """`relpos status`: a line for each run below `$RELPOS_RUNS`, or how a table stands, from its
-folders alone; `relpos status remove` deletes runs."""
+folders alone."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -20,14 +18,14 @@ from typing import Literal
 from rich.filesize import decimal
 from rich.live import Live
 
-from relpos.errors import RelposError, nearest, plural, printable, say
+from relpos.errors import RelposError, printable, say
 from relpos.launch.jobs import PLAN, Job, Standing
 from relpos.launch.progress import Picture
 from relpos.places import text_place
 from relpos.progress import console
 from relpos.ranges import Names, Positive
 from relpos.readers import read_yaml
-from relpos.runs.lock import is_locked, locked, seen
+from relpos.runs.lock import seen
 from relpos.runs.run import Record, closure, read_record, runs_root
 from relpos.runs.shelf import final, made_from, newest, run_folders, run_of
 from relpos.runs.table_file import FILE, runs_by_row, table_folder
@@ -129,24 +127,15 @@ def status(
     overrides: Sequence[str],
     every: Positive,
     format: Literal["text", "json"],
-    removed: Names | None,
-    ask: bool,
 ) -> str:
-    """Shows all runs or those of a table (on a terminal again and again), or removes runs.
+    """Shows all runs or those of a table (on a terminal again and again).
 
     Returns:
         the runs folder, or the table's; with `format=json` the runs.
 
     Raises:
-        RelposError: there is no such table, or an override is wrong; a name is that of no run, a
-            run is under way, or there is nobody to answer the question.
+        RelposError: there is no such table, or an override is wrong.
     """
-    if removed is not None:
-        if table is not None:
-            raise RelposError(
-                f"table={table}: relpos status remove NAME takes runs, of whatever table"
-            )
-        return _remove(removed, ask)
     if table is None and (rows is not None or overrides):
         raise RelposError("table must be given, as in: relpos status table=demo")
     if table is not None:
@@ -195,34 +184,6 @@ def _job(name: str, rows: list[str] | None, overrides: Sequence[str]) -> tuple[s
     planned = plan.plan_table(table, rows, overrides)
     instrument = measurements.instrument(table, overrides, planned)
     return table.name, Job(plan.runs_of(planned, measurements.runs_of(planned, instrument)))
-
-
-def _remove(names: Sequence[str], ask: bool) -> str:
-    chosen = _named(names, look())
-    if busy := next((run for run in chosen if is_locked(run.folder)), None):
-        with locked(busy.folder, wait=False):  # raises if the disk refuses locks
-            pass
-        raise RelposError(f"{busy.name}: a process is at work on it; stop that one first")
-    _show(chosen)
-    amount = f"{plural(len(chosen), 'run')}, {decimal(sum(run.size for run in chosen))}"
-    if ask:
-        question = f"remove {amount}, from {runs_root()}?"
-        if not sys.stdin.isatty():
-            raise RelposError(f"{question} Answer on a terminal, or add ask=false")
-        say(f"relpos: {question} [y/N] ", end="")
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            say("relpos: nothing is removed")
-            return str(runs_root())
-    for run in chosen:
-        with locked(run.folder, wait=False) as is_held:
-            if not is_held:
-                raise RelposError(
-                    f"{run.name}: another process has begun to work on it; it stays, "
-                    f"and so do those after it"
-                )
-            shutil.rmtree(run.folder)
-    say(f"relpos: removed {amount}")
-    return str(runs_root())
 
 
 def look() -> list[Entry]:
@@ -288,7 +249,7 @@ def _planned(table: Path) -> list[Path]:
 def _record(folder: Path) -> Record:
     try:
         return read_record(folder)
-    except RelposError as error:  # shown all the same, so that it can be removed
+    except RelposError as error:  # shown all the same, so that its folder can be deleted
         say(f"relpos: {error}")
         return Record(state="damaged")
 
@@ -298,26 +259,6 @@ def _size(folder: Path) -> int:
     return sum(
         os.lstat(Path(place, name)).st_size for place, _, names in os.walk(folder) for name in names
     )
-
-
-def _named(names: Sequence[str], entries: Sequence[Entry]) -> list[Entry]:
-    """The runs of these names, patterns, or paths as a shell completes them."""
-    chosen: set[Path] = set()
-    for name in names:
-        path = str(Path(name).absolute())
-        pattern = name.rstrip("/")
-        matching = {
-            run.folder
-            for run in entries
-            if fnmatchcase(str(run.folder), path)
-            or fnmatchcase(run.folder.name, pattern)
-            or fnmatchcase(run.name, pattern)
-        }
-        if not matching:
-            folders = (run.folder.name for run in entries)
-            raise RelposError(f"no run {name!r}.{nearest(name, folders)[:500]}")
-        chosen |= matching
-    return [run for run in entries if run.folder in chosen]
 
 
 def _show(entries: Iterable[Entry]) -> None:

@@ -90,7 +90,7 @@ def _gather(row: Row, allow_missing: bool) -> dict[str, str]:
         # and finished.
         if missing:
             missing.append(
-                "after relpos status remove a run is made again, with files that came later"
+                "a run whose folder is deleted is made again, with files that came later"
             )
             missing.append("allow_missing=true fills what is missing with a constant answer")
         raise RelposError(f"cannot submit {row.name}: {'; '.join(wrong + missing)}")

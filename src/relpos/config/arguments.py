@@ -16,7 +16,7 @@ from relpos.process import without_keys
 
 KEYED = re.compile(r"[+~]{0,2}[\w./@-]+=")
 """The begin of an argument with a key."""
-LISTED = {"compare": "network", "status": "removed"}
+LISTED = {"compare": "network"}
 """Command → the key of the list that its arguments without a key form."""
 SINGLE = {"analyze": "kind"}
 """Command → the group of its one argument without a key."""
@@ -117,16 +117,13 @@ def _with_keys(command: str, overrides: list[str]) -> list[str]:
         return [keyed.get(override, override) for override in overrides]
     if command not in LISTED or not bare:
         return overrides
-    if command == "status" and (bare[0] != "remove" or not bare[1:]):
-        expected = "relpos status, relpos status table=NAME or relpos status remove NAME"
-        raise RelposError(f"relpos status {bare[0]}: {expected} is expected")
     if any(key_of(override) == LISTED[command] for override in overrides):
         raise RelposError(
             f"{bare[0]}: give it by itself or in {LISTED[command]}=[…], not both ways"
         )
     return [
         *(override for override in overrides if override not in bare),
-        f"{LISTED[command]}={spelled(bare[command == 'status' :])}",
+        f"{LISTED[command]}={spelled(bare)}",
     ]
 
 
