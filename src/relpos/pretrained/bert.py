@@ -6,16 +6,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
 from relpos.model.architecture import HeadOptions
 from relpos.pretrained.family import (
     ABSOLUTE,
     NO_DECODER,
     SIZE,
-    Config,
     ConfigKey,
     Family,
     HeadLayout,
@@ -295,23 +290,12 @@ MPNET = replace(
 )
 
 # RoFormer (Su et al. 2021): rotary positions, neighbouring channels paired as ours are.
-_SIZE = SIZE | defaults(max_positions=1536) | {"embedding": ConfigKey("embedding_size", 768)}
-
-
-def waves(config: Config) -> Float[Tensor, "positions head_dim"]:
-    """The sines of all angles, then the cosines, which `transformers` keeps among the weights."""
-    width = _SIZE["hidden"].of(config) // _SIZE["heads"].of(config)
-    wave = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    angles = torch.arange(_SIZE["max_positions"].of(config), dtype=torch.float64)[:, None] * wave
-    return torch.cat((angles.sin(), angles.cos()), 1)
-
-
 ROFORMER = replace(
     BERT,
     model_type="roformer",
     name="RoFormer",
     vocabulary=50000,
-    size=_SIZE,
+    size=SIZE | defaults(max_positions=1536) | {"embedding": ConfigKey("embedding_size", 768)},
     position={
         "_target_": "relpos.model.position.Rope",
         "base": 10000.0,
@@ -321,9 +305,8 @@ ROFORMER = replace(
     encoder=EMBEDDINGS,
     widen=ELECTRA.widen,
     heads=MASKED_LM,
-    # No parameter of ours is made of the sines; `computed` compares them.
+    # `transformers` may store the table of sines, and computes it where it is not stored.
     unread=rf"{BERT.unread}|.*embed_positions\.weight",
-    computed={"encoder.embed_positions.weight": waves},
 )
 
 # ConvBERT (Jiang et al. 2020): half of the heads are dynamic convolutions.

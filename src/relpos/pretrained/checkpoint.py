@@ -187,7 +187,6 @@ class Checkpoint:
             raise RelposError(
                 f"{self.folder}: {error}{wrapper(self.tensors, self.family.prefix)}"
             ) from None
-        self._check_computed()
         expected = names_of(weights) | {weight.also for weight in weights}
         unread = re.compile(self.family.unread)
         for name in sorted(self.tensors.keys() - expected):
@@ -201,23 +200,6 @@ class Checkpoint:
         # Not strict: no checkpoint has the buffers of our position schemes. Parameters were
         # compared above.
         model.load_state_dict(state, strict=False, assign=True)
-
-    def _check_computed(self) -> None:
-        """Raises RelposError where a weight that we compute, such as RoFormer's sines, has other
-        values in the checkpoint."""
-        for name, compute in self.family.computed.items():
-            name = self.prefix + name
-            if name not in self.tensors:
-                continue
-            stored, expected = self.tensors[name], compute(self.config)
-            # tables may be computed in float32, or stored in less
-            allowed = max(1e-3, torch.finfo(stored.dtype).eps)
-            if stored.shape != expected.shape or not bool(
-                ((stored.double() - expected).abs() <= allowed).all()
-            ):
-                raise RelposError(
-                    f"{self.folder}: weight {name!r} is not the table that it is by config.json"
-                )
 
     @property
     def _has_pooler(self) -> bool:

@@ -139,6 +139,4 @@ def _weights(
             weights[weight.also] = parameter.clone()
     if parameters:  # a pooler, which some families have none of
         raise RelposError(f"{family.model_type} has no {', '.join(sorted(parameters))}")
-    # In float64, so that whoever loads the network in another number format than it is stored in
-    # has the sines of that format.
-    return weights | {prefix + name: compute(config) for name, compute in family.computed.items()}
+    return weights

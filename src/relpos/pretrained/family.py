@@ -4,7 +4,7 @@ its weights, read both ways.
 A family says which key of `config.json` is which value of our configuration (`size`, `position`,
 `conv`, `vocabulary`; in this package called settings), and which of its weights is which of our
 parameters. `mapping.py` reads these descriptions in either direction. What a description cannot
-say, a family does itself: `Family.normalised`, `Family.computed`.
+say, a family does itself: `Family.normalised`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
-
-from torch import Tensor
 
 from relpos.errors import RelposError
 from relpos.model.architecture import Activation, HeadOptions
@@ -246,8 +244,6 @@ class Family:
         pooler: weights of the pooler.
         unread: regular expression of weights that published checkpoints have and none of our
             networks needs; by default it matches none.
-        computed: weights that `transformers` computes and stores all the same: their names →
-            functions of `config.json`.
         normalised: `config.json` of any version of `transformers` → with the keys that the
             description names.
     """
@@ -266,7 +262,6 @@ class Family:
     widen: tuple[Weight, ...] = ()
     pooler: tuple[Weight, ...] = ()
     unread: str = "$^"
-    computed: Mapping[str, Callable[[Config], Tensor]] = field(default_factory=dict)
     normalised: Callable[[Config], Config] = same
 
     @property
