@@ -3,7 +3,6 @@
 import random
 import re
 import textwrap
-from collections import Counter, deque
 
 import pytest
 
@@ -87,22 +86,6 @@ def test_after_a_licence_another_book_may_start():
 )
 def test_other_lines_of_asterisks_are_text(line):
     assert read(f"One.\n{line}\nTwo.\n") == [("x.txt", ["One.", line, "Two."])]
-
-
-def test_lines_left_out_of_a_text_are_counted():
-    end = "*** END OF THE PROJECT GUTENBERG EBOOK A ***"
-    start = "*** START OF THIS PROJECT GUTENBERG EBOOK B ***"
-    text = f"A story.\n{end}\n\nYou may copy it.\n{start}\nTwo.\n"
-    for expected, source in (
-        (("lines of Project Gutenberg's licence", 3), text),
-        (("headings", 4), WIKITEXT),
-    ):
-        dropped: Counter[str] = Counter()
-        for document in documents_of("x.txt", iter([source])):
-            deque(document.lines, maxlen=0)
-            dropped += document.dropped
-            document.dropped.clear()
-        assert [*dropped.items()] == [expected]
 
 
 @pytest.mark.parametrize("line", [" = Title = ", "= A =", " = A = B = \n", "= a = =", "= 1 = 2 ="])

@@ -10,7 +10,7 @@ and paragraphs -> sentences.
 
 The beginning of a file decides for the file. From Project Gutenberg's line `*** END OF THE PROJECT
 GUTENBERG EBOOK` on comes its licence: it is cut, up to the next `*** START OF THE PROJECT GUTENBERG
-EBOOK` or the end. What is left out is counted.
+EBOOK` or the end.
 
 Sentences are those of sentencex (English rules, in Rust). Its version is recorded in the manifest
 of a store (`splitter`) and is not part of a run's identity: where a text has a store, a newer
@@ -20,9 +20,9 @@ version that splits some sentences differently makes no other one.
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, dropwhile, groupby, islice, pairwise, tee
 
 import numpy as np
@@ -47,14 +47,12 @@ class Document:
     document is asked for.
 
     `fingerprint` maps a paragraph to the text that is compared between documents: documents of
-    equal fingerprints are held out together or not at all. `dropped` counts, by kind, what was left
-    out of the text until here; whoever reads it sets it to zero.
+    equal fingerprints are held out together or not at all.
     """
 
     source: str
     lines: Iterator[str]
     fingerprint: Callable[[str], str] = str
-    dropped: Counter[str] = field(default_factory=Counter)
 
 
 def documents_of(name: str, blocks: Iterator[str]) -> Iterator[Document]:
@@ -62,8 +60,7 @@ def documents_of(name: str, blocks: Iterator[str]) -> Iterator[Document]:
     the blocks."""
     # The licence is cut first: it is wrapped by hand, and a short file of one sentence a line would
     # be taken for wrapped text.
-    dropped = Counter[str]()
-    blocks = _without_licence(blocks, dropped)
+    blocks = _without_licence(blocks)
     beginning: list[str] = []
     size = 0
     for block in blocks:
@@ -76,7 +73,7 @@ def documents_of(name: str, blocks: Iterator[str]) -> Iterator[Document]:
     # Without the last line: cut off at HEAD, it would look like one that was ended early.
     lines = (head[: head.rfind("\n") + 1] or head).split("\n")
     if has_title(lines):
-        yield from _articles(name, blocks, dropped)
+        yield from _articles(name, blocks)
         return
     width = wrapped_at(lines)
     body = lines[len(lines) // 10 :]
@@ -88,7 +85,7 @@ def documents_of(name: str, blocks: Iterator[str]) -> Iterator[Document]:
         paragraphs = (part.replace("\n", " ") for part in _wrapped(blocks))
     else:
         paragraphs = _ragged(blocks, width)
-    yield Document(name, paragraphs, dropped=dropped)
+    yield Document(name, paragraphs)
 
 
 def has_title(lines: Iterable[str]) -> bool:
@@ -119,8 +116,8 @@ def wrapped_at(lines: list[str]) -> int | None:
     return width if share > 0.37 else None
 
 
-def _without_licence(blocks: Iterator[str], dropped: Counter[str]) -> Iterator[str]:
-    """The blocks without Project Gutenberg's licence, whose lines `dropped` counts."""
+def _without_licence(blocks: Iterator[str]) -> Iterator[str]:
+    """The blocks without Project Gutenberg's licence."""
     inside = False
     for block in blocks:
         # Hardly any block has three asterisks, and looking for them takes a small part of the
@@ -132,14 +129,12 @@ def _without_licence(blocks: Iterator[str], dropped: Counter[str]) -> Iterator[s
         for line in block.splitlines(keepends=True):
             begins = BEGIN.match(line)
             inside = bool(LICENCE.match(line)) or (inside and not begins)
-            if inside or begins:
-                dropped["lines of Project Gutenberg's licence"] += bool(line.strip())
-            else:
+            if not (inside or begins):
                 lines.append(line)
         yield "".join(lines)
 
 
-def _articles(name: str, blocks: Iterator[str], dropped: Counter[str]) -> Iterator[Document]:
+def _articles(name: str, blocks: Iterator[str]) -> Iterator[Document]:
     """WikiText's articles. A title stands between empty lines; ` = 3 = ` within a paragraph's table
     does not."""
     lines_of_text = (line for block in blocks for line in block.removesuffix("\n").split("\n"))
@@ -151,23 +146,21 @@ def _articles(name: str, blocks: Iterator[str], dropped: Counter[str]) -> Iterat
         lambda line: not line[0].strip() and bool(TITLE.match(line[1])) and not line[2].strip(),
     ):
         if is_title:
-            dropped["headings"] += len(list(lines))
             continue
         article = dropwhile(lambda line: not line.strip(), (line for _, line, _ in lines))
         if first := next(article, ""):
             number += 1
-            paragraphs = _without_headings(chain([first], article), dropped)
-            yield Document(f"{name}#{number}", paragraphs, _shape, dropped)
+            paragraphs = _without_headings(chain([first], article))
+            yield Document(f"{name}#{number}", paragraphs, _shape)
             deque(paragraphs, maxlen=0)  # skips what the reader did not read of it
 
 
-def _without_headings(lines: Iterator[str], dropped: Counter[str]) -> Iterator[str]:
+def _without_headings(lines: Iterator[str]) -> Iterator[str]:
     """Drops headings, and undoes WikiText's ` @-@ `, ` @,@ `, ` @.@ ` inside words and numbers. Its
     <unk> becomes a character for which no tokenizer has a piece, so that it is encoded as one
     unknown id and not as five pieces of text."""
     for line in lines:
         if HEADING.match(line):
-            dropped["headings"] += 1
             continue
         if "@" in line:
             line = line.replace(" @-@ ", "-").replace(" @,@ ", ",").replace(" @.@ ", ".")

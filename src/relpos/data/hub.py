@@ -4,7 +4,6 @@ imported when one is read."""
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -117,14 +116,13 @@ def _documents(
     if has_title(head):
         yield from documents_of(name, _blocks(rows))
         return
-    dropped = Counter[str]()
     if unique:
-        rows = without_repeats(rows, dropped)
+        rows = without_repeats(rows)
     number = 0
     while part := list(islice(rows, lines)):
         number += 1
         paragraphs = chain.from_iterable(block.split("\n") for block in _blocks(iter(part)))
-        yield Document(f"{name}#{number}", paragraphs, dropped=dropped)
+        yield Document(f"{name}#{number}", paragraphs)
 
 
 def _blocks(rows: Iterator[str]) -> Iterator[str]:
@@ -184,7 +182,7 @@ TABLES = {".jsonl": _of_json, ".csv": _of_csv, ".parquet": _of_parquet}
 """End of the name of a table with a column of text → its reader."""
 
 
-def without_repeats(rows: Iterable[str], dropped: Counter[str] | None = None) -> Iterator[str]:
+def without_repeats(rows: Iterable[str]) -> Iterator[str]:
     """The rows in their order, without the second and later copies of a book; `dropped` counts the
     rows of these.
 
@@ -213,6 +211,4 @@ def without_repeats(rows: Iterable[str], dropped: Counter[str] | None = None) ->
         }
         if len(marks) < FEWEST or 2 * len(marks & earlier) < len(marks):
             yield from block
-        elif dropped is not None:
-            dropped["rows of repeated books"] += len(block)
         earlier |= marks

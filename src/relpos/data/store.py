@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -45,8 +44,6 @@ ITS_END = " (its end)"
 """Stands behind the name of a document's part that is held out, in sources.txt."""
 _REMEDY = "delete the folder and run again"
 
-MANY = 0.05  # share of unknown tokens above which a line says so
-
 PACKINGS: dict[str, type[ExampleSet]] = {"pair": PairExamples, "document": WindowExamples}
 Packing = Literal["pair", "document"]
 
@@ -67,7 +64,6 @@ class Manifest:
         vocabulary: ids of its tokenizer.
         dtype: of ids.bin.
         unknown: tokens that the tokenizer does not know.
-        dropped: kind → how often that was left out of the text.
         splitter: what cut the text into sentences.
         marks: the ids of the special tokens.
     """
@@ -79,7 +75,6 @@ class Manifest:
     tokens: int
     files: dict[str, StoreFile]
     unknown: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)
     splitter: str = ""
     marks: Marks = OURS
 
@@ -153,29 +148,19 @@ class Store:
 
 @cache
 def tell(folder: Path) -> None:
-    """Prints, once in a process, what was read into a store, what of it is held out, and what of
-    the text was left out."""
+    """Prints, once in a process, what was read into a store, and of its tokens the shares that are
+    held out and unknown."""
     store = Store(folder)
     sizes = np.diff(store.sentences[store.documents])
-    held = store.heldout.sum()
     sources = (folder / "sources.txt").read_text(encoding="utf-8")
     # a document and its held-out end are two in a store
     documents = store.manifest.documents - sources.count(f"{ITS_END}\n")
-    kinds = [f"{number:,} {kind}" for kind, number in store.manifest.dropped.items()]
-    parts = "document or end of a document"
-    if held != 1:
-        parts = "documents or ends of documents"
     say(
         f"relpos: {plural(documents, 'document')}, {plural(len(store.sentences) - 1, 'sentence')}, "
-        f"{plural(len(store.ids), 'token')}; held out "
-        f"{sizes[store.heldout].sum() / sizes.sum():.2%} of the tokens, in {held:,} {parts}; "
-        f"left out {', '.join(kinds) or 'nothing'}"
+        f"{plural(len(store.ids), 'token')}; of the tokens "
+        f"{sizes[store.heldout].sum() / sizes.sum():.2%} are held out, and "
+        f"{store.manifest.unknown / len(store.ids):.2%} unknown to the tokenizer"
     )
-    if (unknown := store.manifest.unknown / len(store.ids)) > MANY:
-        say(
-            f"relpos: {unknown:.1%} of these tokens are unknown to the tokenizer; one made for "
-            f"such text would know them"
-        )
 
 
 def write_store(
@@ -219,19 +204,15 @@ def write_store(
     starts = [0]  # of the documents, in sentences
     hashes: list[int] = []  # of the documents' content, 64 bits
     sources: list[str] = []
-    dropped = Counter[str]()
     try:
         with _opened(folder) as files:
             files["sentences.bin"].write(np.zeros(1, "<i8").data)
             for item in encoded(_feed(documents), tokenizer, processes or cores()):
                 if isinstance(item, _End):
-                    dropped += item.dropped
                     if sentences > starts[-1]:
                         starts.append(sentences)
                         hashes.append(item.content)
                         sources.append(" ".join(item.source.split()))
-                    else:
-                        dropped["documents without a sentence"] += 1
                     continue
                 lengths, ids = item
                 if words and shuffle:
@@ -271,7 +252,6 @@ def write_store(
                     for path in map(folder.joinpath, files)
                 },
                 unknown=unknown,
-                dropped=dict(dropped),
                 splitter=f"sentencex {version('sentencex')}",
                 marks=tokenizer.marks,
             )
@@ -331,12 +311,10 @@ def _refuse_unknown(tokens: int, unknown: int) -> None:
 
 @dataclass(frozen=True)
 class _End:
-    """The end of a document: where it is from, the 64-bit hash of its content, and what was left
-    out of the text meanwhile."""
+    """The end of a document: where it is from, and the 64-bit hash of its content."""
 
     source: str
     content: int
-    dropped: Counter[str]
 
 
 def _feed(documents: Iterable[Document]) -> Iterator[str | _End]:
@@ -344,12 +322,7 @@ def _feed(documents: Iterable[Document]) -> Iterator[str | _End]:
     for document in documents:
         content = hashlib.blake2b(digest_size=8)
         yield from portions(_hashed(document, content))
-        yield _End(
-            document.source,
-            int.from_bytes(content.digest(), "little"),
-            Counter(document.dropped),
-        )
-        document.dropped.clear()
+        yield _End(document.source, int.from_bytes(content.digest(), "little"))
 
 
 def _hashed(document: Document, content: hashlib.blake2b) -> Iterator[str]:
