@@ -196,10 +196,9 @@ def old_name(name: str) -> str:
         partial(pickled, is_zip=False),
         partial(renamed, new=old_name),
         beside_a_stray_index,
-        partial(changed, model_type=None),  # the names of the weights say the family
     ],
 )
-def test_shards_pickles_old_names_of_layer_norms_and_no_family_load_like_one_file(change, folder):
+def test_shards_pickles_and_old_names_of_layer_norms_load_like_one_file(change, folder):
     before, _ = relpos.load(folder)
     change(folder)
     after, _ = relpos.load(folder)
@@ -310,10 +309,7 @@ def test_keys_with_a_default_may_be_left_out_or_null(tmp_path):
 
 
 def test_an_encoder_without_a_family_is_refused(folder):
-    renamed(folder, lambda name: name.removeprefix("bert."))
-    assert "model_type is missing, and the names of the weights do not say it" in refused(
-        changed(folder, model_type=None)
-    )
+    assert "model_type=None is not supported" in refused(changed(folder, model_type=None))
 
 
 class Malicious:

@@ -53,9 +53,8 @@ class Checkpoint:
 
     @cached_property
     def family(self) -> Family:
-        """The description by which it is read: that of `model_type` or, in files of 2018 and 2019,
-        which have none, that of the weights' names."""
-        name = str(self.config.get("model_type") or self._named_by_weights())
+        """The description by which it is read: that of `model_type`."""
+        name = str(self.config.get("model_type"))
         if name not in FAMILIES:
             # No "did you mean": a family with a similar name may compute something else from
             # weights of the same names.
@@ -65,16 +64,6 @@ class Checkpoint:
                 f"{supported}"
             )
         return FAMILIES[name]
-
-    def _named_by_weights(self) -> str:
-        """The first family whose prefix the weights have."""
-        for name, family in FAMILIES.items():
-            if any(weight.startswith(family.prefix) for weight in self.tensors):
-                return name
-        raise RelposError(
-            f"{self.folder / CONFIG}: model_type is missing, and the names of the weights do not "
-            f"say it: {', '.join(FAMILIES)}?{wrapper(self.tensors)}"
-        )
 
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
