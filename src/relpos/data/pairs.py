@@ -3,7 +3,6 @@ their formats.
 
 text     two lines for a pair, the bad sentence and then the good one (Zorro, Huebner et al. 2021); the paradigm is the file's name
 JSON     one line for a pair or set, in one of the formats of `FORMATS`, which are known by their fields
-hub      `nyu-mll/blimp`, a configuration for each paradigm
 toy      the embedded language's own, made by its grammar
 """
 
@@ -20,7 +19,7 @@ from pathlib import Path
 from relpos.data.filehash import Identity, described
 from relpos.data.table import Fields, objects
 from relpos.data.textfile import lines
-from relpos.errors import RelposError, from_library
+from relpos.errors import RelposError
 from relpos.places import expanded
 from relpos.ranges import Count, Natural
 
@@ -132,29 +131,6 @@ class PairFiles(PairSource):
 
     def origin(self) -> Identity:
         return {"files": described(self.files(), expanded(self.path))}
-
-
-@dataclass(frozen=True)
-class Blimp(PairSource):
-    """BLiMP from the Hugging Face hub; a folder of its JSON lines is read by `PairFiles`."""
-
-    id: str = "nyu-mll/blimp"
-    revision: str | None = None
-
-    def all(self) -> list[PairItem]:
-        import datasets
-
-        pairs, revision = [], self.revision
-        with from_library(f"pairs: {self.id}"):
-            for paradigm in datasets.get_dataset_config_names(self.id, revision=revision):
-                rows = datasets.load_dataset(self.id, paradigm, revision=revision, split="train")
-                for number, row in enumerate(rows, 1):
-                    texts = row["sentence_good"], row["sentence_bad"]
-                    pairs.append(PairItem(paradigm, texts, f"{self.id} {paradigm}, row {number}"))
-        return pairs
-
-    def origin(self) -> Identity:
-        return {"id": self.id, "revision": self.revision}
 
 
 @dataclass(frozen=True)
