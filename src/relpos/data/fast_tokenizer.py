@@ -2,7 +2,7 @@
 
 A fast tokenizer is `tokenizer.json`, a description that the library `tokenizers` executes. That of
 a SentencePiece model consists of the normalisation that the model holds, white space as `▁`, and
-the model itself: unigram, BPE or characters. It reads `[MASK]`, `[CLS]`, `[SEP]` and `[PAD]` in a
+the model itself: unigram or BPE. It reads `[MASK]`, `[CLS]`, `[SEP]` and `[PAD]` in a
 text as special tokens, as `Tokenizer.encode_marked` does.
 
 Differs from our tokenizer: `<unk>` is called `[UNK]`, because the library reads the name of the
@@ -16,13 +16,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from relpos.data.published_tokenizer import PublishedTokenizer
-from relpos.data.tokenizer import NAMES, SPACE, WORD, Tokenizer
-from relpos.errors import RelposError, plural, say
+from relpos.data.tokenizer import NAMES, SPACE, Tokenizer
+from relpos.errors import RelposError
 from relpos.files import write_json
 
 if TYPE_CHECKING:
@@ -31,9 +29,9 @@ if TYPE_CHECKING:
 
 UNKNOWN = "[UNK]"
 UNIGRAM, BPE = 1, 2
-"""SentencePiece's numbers in `trainer_spec.model_type`; 4 is a model of characters."""
-RULES = ("identity", "nfkc", "nfkc_cf", "nmt_nfkc", "nmt_nfkc_cf")
-"""Normalisations that SentencePiece comes with."""
+"""SentencePiece's numbers in `trainer_spec.model_type`."""
+RULES = ("nmt_nfkc", "nmt_nfkc_cf")
+"""Normalisations that `train_tokenizer` asks for."""
 JOINT = "\ufdd0"
 """A character that no text has."""
 
@@ -42,8 +40,8 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
     """The fast tokenizer of a SentencePiece model; it puts no special tokens around a text.
 
     Raises:
-        RelposError: the library `tokenizers` is not installed, or it has nothing for an option of
-            the model.
+        RelposError: the library `tokenizers` is not installed, or the model has options that
+            `train_tokenizer` does not set.
     """
     try:
         from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
@@ -56,26 +54,22 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
     model = tokenizer.proto
     unk = tokenizer.unk
     kinds = type(model.pieces[0])
-    trained = model.trainer_spec
-    byte_fallback = trained.byte_fallback
-    prefix = model.normalizer_spec.add_dummy_prefix
+    byte_fallback = model.trainer_spec.byte_fallback
 
     def of_kind(kind: int) -> list[str]:
         return [piece.piece for piece in model.pieces if piece.type == kind]
 
     controls = of_kind(kinds.CONTROL)
-    _refuse_inexpressible(tokenizer, of_kind(kinds.USER_DEFINED), controls)
+    _refuse_foreign(tokenizer, of_kind(kinds.USER_DEFINED), controls)
     names = [piece.piece for piece in model.pieces]
     names[unk] = UNKNOWN
     scores = [piece.score for piece in model.pieces]
-    if trained.model_type == UNIGRAM:
+    if model.trainer_spec.model_type == UNIGRAM:
         pieces = list(zip(names, scores, strict=True))
         fast = Fast(models.Unigram(pieces, unk_id=unk, byte_fallback=byte_fallback))
     else:
         numbers = {name: number for number, name in enumerate(names)}
-        merges: list[tuple[str, str]] = []
-        if trained.model_type == BPE:
-            merges = _merges({name: scores[numbers[name]] for name in of_kind(kinds.NORMAL)})
+        merges = _merges({name: scores[numbers[name]] for name in of_kind(kinds.NORMAL)})
         fast = Fast(
             models.BPE(
                 numbers,
@@ -85,28 +79,26 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
                 byte_fallback=byte_fallback,
             )
         )
-    fast.normalizer = _normalizer(model.normalizer_spec)
-    splits: list[pre_tokenizers.PreTokenizer] = [
-        pre_tokenizers.Metaspace(SPACE, "never", split=False)
-    ]
-    # not `always`: behind a special token a text begins a word only where a space stands, as in
-    # `encode_marked`
-    if prefix:
-        splits.insert(0, pre_tokenizers.Metaspace(" ", "first", split=False))
+    fast.normalizer = _normalizer(model.normalizer_spec.precompiled_charsmap)
     # A text may spell the names of these pieces. The library would take it for them, SentencePiece
     # does not.
     hidden = [*controls, UNKNOWN, *["<0x"] * byte_fallback]
     cuts = "|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in hidden)
-    splits.append(pre_tokenizers.Split(Regex(cuts), "merged_with_previous"))
-    # A text stays whole where a piece may hold several words, or where unknown words and the space
-    # between are one token.
-    if SPACE in names and not any(SPACE in name[1:] for name in names):
+    splits: list[pre_tokenizers.PreTokenizer] = [
+        # not `always`: behind a special token a text begins a word only where a space stands, as in
+        # `encode_marked`
+        pre_tokenizers.Metaspace(" ", "first", split=False),
+        pre_tokenizers.Metaspace(SPACE, "never", split=False),
+        pre_tokenizers.Split(Regex(cuts), "merged_with_previous"),
+    ]
+    # A text stays whole where unknown words and the space between are one token.
+    if SPACE in names:
         splits.append(pre_tokenizers.Split(SPACE, "merged_with_next"))
     fast.pre_tokenizer = pre_tokenizers.Sequence(splits)
     steps: list[decoders.Decoder] = [
         decoders.Replace(SPACE, " "),
         decoders.Fuse(),
-        decoders.Strip(" ", int(prefix), 0),
+        decoders.Strip(" ", 1, 0),
     ]
     if byte_fallback:
         steps.insert(0, decoders.ByteFallback())
@@ -119,59 +111,49 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
             for number in sorted([unk, *tokenizer.specials.values()])
         ]
     )
-    _tell_differences(tokenizer, fast, of_kind(kinds.NORMAL))
     return fast
 
 
-def _refuse_inexpressible(tokenizer: Tokenizer, symbols: list[str], controls: list[str]) -> None:
-    """Raises: RelposError naming the option of the model that the fast tokenizer has nothing for."""
+def _refuse_foreign(tokenizer: Tokenizer, symbols: list[str], controls: list[str]) -> None:
+    """Raises RelposError for a model with options that `train_tokenizer` does not set and that
+    change its ids."""
     trained = tokenizer.proto.trainer_spec
     spec = tokenizer.proto.normalizer_spec
-    reason = ""
-    if trained.model_type == WORD:
-        reason = "model_type=word: unknown words that follow each other are one token"
-    elif trained.treat_whitespace_as_suffix:
-        reason = "treat_whitespace_as_suffix=true"
-    elif symbols:
-        reason = f"user_defined_symbols={symbols[0]}"
-    elif spec.precompiled_charsmap and spec.name not in RULES:
-        reason = "normalization_rule_tsv: it may replace several characters at once"
-    elif not spec.escape_whitespaces:
-        reason = "escape_whitespaces=false"
-    elif alone := [name for name in controls if len(name) == 1]:
-        reason = f"control_symbols={alone[0]}: a text may hold this character"
-    if reason:
+    spaced = not trained.treat_whitespace_as_suffix and (
+        spec.add_dummy_prefix and spec.remove_extra_whitespaces and spec.escape_whitespaces
+    )
+    # A text may hold the character that a control symbol is, and a piece of several words crosses
+    # the places where a text is cut.
+    pieces = (piece.piece for piece in tokenizer.proto.pieces)
+    split = all(len(name) > 1 for name in controls) and not any(
+        SPACE in name[1:] for name in pieces
+    )
+    known = trained.model_type in (UNIGRAM, BPE) and spec.name in RULES
+    if symbols or not (known and spaced and split):
         raise RelposError(
-            f"tokenizer {tokenizer.path}: there is no fast tokenizer for {reason}; "
-            f"relpos.load opens the network"
+            f"tokenizer {tokenizer.path}: there is no fast tokenizer for options that relpos does "
+            f"not train with; relpos.load opens the network"
         )
 
 
-def _normalizer(spec: Any) -> normalizers.Normalizer:
+def _normalizer(table: bytes) -> normalizers.Normalizer:
     """What SentencePiece does to a text before it cuts it into pieces, but for the space at the
-    beginning."""
+    beginning; `table` is the model's."""
     from tokenizers import Regex, normalizers
 
-    rules: list[normalizers.Normalizer] = []
-    if spec.precompiled_charsmap:
-        # The library looks up a letter together with its marks and may lose them, where
-        # SentencePiece finds those that belong together: these are composed before, and the others
-        # are held apart.
-        apart = normalizers.Replace(Regex(r"(?<=[^\0])(?=[\p{M}\p{Cf}\n])"), JOINT)
-        table = normalizers.Precompiled(spec.precompiled_charsmap)
-        rules += [normalizers.NFC(), apart, table, normalizers.Replace(JOINT, "")]
-    if spec.remove_extra_whitespaces:
-        # On the left a space begins a word, also behind a special token.
-        left = r"\A +|"
-        if spec.add_dummy_prefix:
-            left = ""
-        rules += [
+    return normalizers.Sequence(
+        [
+            # The library looks up a letter together with its marks and may lose them, where
+            # SentencePiece finds those that belong together: these are composed before, and the
+            # others are held apart.
+            normalizers.NFC(),
+            normalizers.Replace(Regex(r"(?<=[^\0])(?=[\p{M}\p{Cf}\n])"), JOINT),
+            normalizers.Precompiled(table),
+            normalizers.Replace(JOINT, ""),
             normalizers.Replace(Regex(" {2,}"), " "),
-            normalizers.Replace(Regex(rf"{left}[ {SPACE}]+\z"), ""),
+            normalizers.Replace(Regex(rf"[ {SPACE}]+\z"), ""),
         ]
-    else:  # a text that begins with a space would get no other one
-        rules += [normalizers.Replace(" ", SPACE)]
-    return normalizers.Sequence(rules)
+    )
 
 
 def _merges(scores: dict[str, float]) -> list[tuple[str, str]]:
@@ -180,21 +162,6 @@ def _merges(scores: dict[str, float]) -> list[tuple[str, str]]:
     ordered = sorted(scores, key=lambda piece: -scores[piece])
     cut = ((piece[:at], piece[at:]) for piece in ordered for at in range(1, len(piece)))
     return [pair for pair in cut if {*pair} <= scores.keys()]
-
-
-def _tell_differences(tokenizer: Tokenizer, fast: Fast, pieces: list[str]) -> None:
-    """Says on stderr of how many pieces the text has other ids in the fast tokenizer."""
-    texts = [piece.replace(SPACE, " ") for piece in pieces]
-    theirs = [row.ids for row in fast.encode_batch(texts, add_special_tokens=False)]
-    ours = map(np.ndarray.tolist, tokenizer.encode(texts))
-    rows = zip(texts, ours, theirs, strict=True)
-    differing = [text for text, ids, other in rows if ids != other]
-    if differing:
-        of = plural(len(texts), "piece")
-        say(
-            f"relpos: tokenizer {tokenizer.path}: in transformers {len(differing)} of {of} have "
-            f"other ids, {differing[0]!r} is one"
-        )
 
 
 def write_fast_tokenizer(
