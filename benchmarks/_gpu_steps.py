@@ -16,7 +16,7 @@ from _workers import side_by_side
 from torch import Tensor, nn
 
 from relpos.counter import counter_hash
-from relpos.data.objective import masked
+from relpos.data.objective import Unmasked, masked
 from relpos.data.passes import outputs
 from relpos.data.steps import MicroBatch
 from relpos.model.attention import kernels_used
@@ -88,7 +88,8 @@ class Ours:
         )
         self.step = RecordedSteps(training, CudaGraphs() if graphs else Recorder(), optimizer)
         lengths, keys = torch.full((self.rows,), self.n), counter_hash(torch.arange(self.rows))
-        seen, labels, _ = masked(tokens(self.rows, self.n).cpu(), lengths, keys, 0, VOCABULARY)
+        batch = Unmasked(tokens(self.rows, self.n).cpu(), lengths, keys, 0, VOCABULARY)
+        seen, labels, _ = masked.of(batch)
         part = MicroBatch(
             seen, torch.ones_like(seen, dtype=torch.bool), labels, keys, at=outputs(labels, None)
         )

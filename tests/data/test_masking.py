@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from relpos.data.objective import Masked
+from relpos.data.objective import Masked, Unmasked
 from relpos.data.objective import masked as bert
 from relpos.data.tokenizer import CLS, MASK, PAD, SEP
 
@@ -16,7 +16,9 @@ def masked() -> tuple[Tensor, Tensor, Tensor]:
     """ids, masked ids and labels of 400 rows of 126 tokens of text."""
     ids = torch.randint(5, VOCABULARY, (400, 128), generator=torch.Generator().manual_seed(0))
     ids[:, 0], ids[:, -1] = CLS, SEP
-    ids_and_labels = bert(ids, torch.full((400,), 128), torch.arange(400), 7, VOCABULARY)
+    ids_and_labels = bert.of(
+        Unmasked(ids, torch.full((400,), 128), torch.arange(400), 7, VOCABULARY)
+    )
     return ids, *ids_and_labels[:2]
 
 
@@ -52,16 +54,18 @@ def test_random_ids_reach_the_whole_vocabulary(masked):
 def test_special_tokens_are_never_chosen():
     ids = torch.tensor([[CLS, 9, SEP, 8, SEP, PAD, PAD, PAD]]).expand(2000, 8)
     objective = Masked(0.9, 0.9)
-    _, labels, _ = objective(ids, torch.full((2000,), 5), torch.arange(2000), 0, VOCABULARY)
+    _, labels, _ = objective.of(
+        Unmasked(ids, torch.full((2000,), 5), torch.arange(2000), 0, VOCABULARY)
+    )
     assert sorted(labels.unique().tolist()) == [-100, 8, 9]
 
 
 def test_masks_do_not_depend_on_the_row_or_the_padding():
     ids = torch.randint(5, VOCABULARY, (6, 16), generator=torch.Generator().manual_seed(1))
     keys, lengths = torch.arange(6), torch.full((6,), 16)
-    out, labels, _ = bert(ids, lengths, keys, 3, VOCABULARY)
+    out, labels, _ = bert.of(Unmasked(ids, lengths, keys, 3, VOCABULARY))
     wide = torch.nn.functional.pad(ids.flip(0), (0, 8))
-    other, other_labels, _ = bert(wide, lengths, keys.flip(0), 3, VOCABULARY)
+    other, other_labels, _ = bert.of(Unmasked(wide, lengths, keys.flip(0), 3, VOCABULARY))
     assert torch.equal(other.flip(0)[:, :16], out)
     assert torch.equal(other_labels.flip(0)[:, :16], labels)
 
@@ -70,6 +74,6 @@ def test_masks_do_not_depend_on_the_row_or_the_padding():
 def test_another_key_or_seed_gives_other_masks(key, seed):
     def labels(key: int, seed: int) -> Tensor:
         ids, lengths = torch.full((1, 512), 9), torch.tensor([512])
-        return bert(ids, lengths, torch.tensor([key]), seed, VOCABULARY).labels
+        return bert.of(Unmasked(ids, lengths, torch.tensor([key]), seed, VOCABULARY)).labels
 
     assert not torch.equal(labels(key, seed), labels(0, 3))

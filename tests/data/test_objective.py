@@ -14,6 +14,7 @@ from relpos.data.objective import (
     Masking,
     Objective,
     Predicted,
+    Unmasked,
     diffused,
     masked,
 )
@@ -29,7 +30,7 @@ def masks(masking: Masking, steps: int = 1) -> Objective:
 
 
 def applied(objective: Objective, seed: int = 7, **options: int) -> Predicted:
-    return objective(IDS, LENGTHS, KEYS, seed, 500, **options)
+    return objective.of(Unmasked(IDS, LENGTHS, KEYS, seed, 500, **options))
 
 
 def test_rates_are_uniform_and_rows_are_masked_at_them():
@@ -51,7 +52,6 @@ def test_uniform_masks_are_those_of_diffusion_without_weights():
     assert uniform.weights is None
     assert torch.equal(uniform.input_ids, weighted.input_ids)
     assert torch.equal(uniform.labels, weighted.labels)
-    assert uniform.chosen == (weighted.labels != IGNORED).sum()
 
 
 def test_every_chosen_token_is_masked_and_nothing_else_changes():
@@ -66,7 +66,8 @@ def test_every_chosen_token_is_masked_and_nothing_else_changes():
 def test_objectives_do_not_depend_on_the_row_or_the_padding():
     rows = torch.tensor([9, 4, 77])
     wide = torch.nn.functional.pad(IDS[rows], (0, 6), value=PAD)
-    part, whole = diffused(wide, LENGTHS[rows], KEYS[rows], 7, 500), applied(diffused)
+    part = diffused.of(Unmasked(wide, LENGTHS[rows], KEYS[rows], 7, 500))
+    whole = applied(diffused)
     assert part.weights is not None
     assert whole.weights is not None
     assert torch.equal(part.input_ids[:, :66], whole.input_ids[rows])
@@ -115,7 +116,8 @@ def test_the_loss_of_a_diffusion_step_is_biased_as_a_ratio_of_means_is(batch):
     (ln(1/ε) - 2) / (2 · tokens)."""
     rows = 200_000
     ids = torch.full((rows, 8), 9)
-    _, labels, weights = diffused(ids, torch.full((rows,), 8), torch.arange(rows), 7, 500)
+    rows_of_text = Unmasked(ids, torch.full((rows,), 8), torch.arange(rows), 7, 500)
+    _, labels, weights = diffused.of(rows_of_text)
     assert weights is not None
     counts = (labels != IGNORED).sum(1) * weights.double()
     losses = counts / weights

@@ -10,7 +10,7 @@ from torch.nn import functional
 import relpos
 from linked import TINY
 from relpos.config.compose import compose
-from relpos.data.objective import next_tokens
+from relpos.data.objective import Unmasked, next_tokens
 from relpos.data.steps import heldout_batches
 from relpos.data.store import Store
 from relpos.errors import RelposError
@@ -123,7 +123,7 @@ def test_every_token_of_text_is_predicted_and_none_is_masked():
         torch.tensor([[2, 9, 8, 3, 7, 3, 0, 0], [2, 9, 3, 7, 8, 9, 5, 3]]),
         torch.tensor([6, 8]),
     )
-    seen, labels, _ = next_tokens(ids, lengths, torch.arange(2), 0, 20)
+    seen, labels, _ = next_tokens.of(Unmasked(ids, lengths, torch.arange(2), 0, 20))
     assert torch.equal(seen, ids)
     expected = [[-100, 9, 8, -100, 7, -100, -100, -100], [-100, 9, -100, 7, 8, 9, 5, -100]]
     assert labels.tolist() == expected

@@ -28,7 +28,7 @@ _RATE = 0x72617465  # keeps the draw of a row's rate apart from the others
 
 
 class Predicted(NamedTuple):
-    """What `Objective` makes of a batch.
+    """What an `Objective` makes of a batch.
 
     Args:
         input_ids: (b, n) as the network sees them.
@@ -40,14 +40,6 @@ class Predicted(NamedTuple):
     labels: Tensor
     weights: Tensor | None = None
 
-    @property
-    def chosen(self) -> Tensor:
-        """() the number of predicted tokens; with weights, their weighted number."""
-        predicted = (self.labels != IGNORED).sum(1)
-        if self.weights is not None:
-            predicted = predicted * self.weights.double()
-        return predicted.sum()
-
 
 class Unmasked(NamedTuple):
     """Ids (b, n) as they stand in the text, lengths (b,), keys (b,), and what draws depend on
@@ -58,8 +50,8 @@ class Unmasked(NamedTuple):
     keys: Tensor
     seed: int
     vocabulary: int
-    marks: Marks
-    step: int
+    marks: Marks = OURS
+    step: int = 0
 
     @property
     def place(self) -> Tensor:
@@ -67,11 +59,15 @@ class Unmasked(NamedTuple):
         return torch.arange(self.input_ids.shape[1], device=self.input_ids.device)
 
     @property
+    def real(self) -> Tensor:
+        """(b, n) true at tokens that are no padding."""
+        return self.place < self.lengths[:, None]
+
+    @property
     def text(self) -> Tensor:
         """(b, n) true at tokens that are neither special nor padding."""
         ids, marks = self.input_ids, self.marks
-        real = self.place < self.lengths[:, None]
-        return real & (ids != marks.cls) & (ids != marks.sep) & (ids != marks.pad)
+        return self.real & (ids != marks.cls) & (ids != marks.sep) & (ids != marks.pad)
 
     def drawn(self, number: int) -> Tensor:
         """(b, n) of U(0, 1), by the row's key and the token's place."""
@@ -81,28 +77,6 @@ class Unmasked(NamedTuple):
 class Objective:
     """Examples as they stand in the text → what is predicted. A row of the result depends only on
     the seed, the training's step, the row's key and its ids."""
-
-    def __call__(
-        self,
-        input_ids: Tensor,
-        lengths: Tensor,
-        keys: Tensor,
-        seed: int,
-        vocabulary: int,
-        marks: Marks = OURS,
-        step: int = 0,
-    ) -> Predicted:
-        return self.of(
-            Unmasked(
-                input_ids,
-                lengths,
-                keys,
-                seed,
-                vocabulary,
-                marks,
-                step,
-            )
-        )
 
     def of(self, batch: Unmasked) -> Predicted:
         """What is predicted of these examples."""

@@ -16,9 +16,9 @@ code: they shuffle once and repeat that order; here every epoch has its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ from torch.utils.data import IterableDataset
 
 from relpos.counter import counter_hash
 from relpos.data.examples import ExampleSet
-from relpos.data.objective import Objective, Predicted, masked
+from relpos.data.objective import IGNORED, Objective, Unmasked, masked
 from relpos.data.passes import Shapes, outputs, passes, share
 from relpos.errors import RelposError
 
@@ -61,7 +61,10 @@ class MicroBatch:
     @property
     def chosen(self) -> float:
         """The number of predicted tokens, by their weights where there are some."""
-        return Predicted(self.input_ids, self.labels, self.weights).chosen.item()
+        predicted = (self.labels != IGNORED).sum(1)
+        if self.weights is not None:
+            predicted = predicted * self.weights.double()
+        return predicted.sum().item()
 
 
 @dataclass(frozen=True)
@@ -133,20 +136,18 @@ class Steps(IterableDataset[Step]):
         # other processes' examples.
         lengths = self.examples.lengths(pairs)
         tokens = int(lengths.sum())
-        objective = partial(self.objective, step=index)
 
         def part(rows: Tensor, n: int | None = None) -> MicroBatch:
-            # The step is part of the key: an example has another mask each time that it is read.
-            keys = counter_hash(index, pairs[rows])
-            return _microbatch(
-                self.examples,
-                pairs[rows],
-                keys,
+            batch = Unmasked(
+                *self.examples.batch(pairs[rows], n),
+                # The step is part of the key: an example has another mask each time that it is read.
+                counter_hash(index, pairs[rows]),
                 self.seed,
                 self.vocabulary,
-                objective,
-                n,
+                self.examples.marks,
+                index,
             )
+            return _microbatch(batch, self.objective)
 
         if self.few_shapes:
             parts = []
@@ -201,21 +202,12 @@ def heldout_batches(
         share(len(examples), rank, world)
     ]
     for part in passes(examples.lengths(held), microbatch * examples.length):
-        yield _microbatch(examples, held[part], held[part], HELDOUT_SEED, vocabulary, objective)
+        ids, lengths = examples.batch(held[part])
+        batch = Unmasked(ids, lengths, held[part], HELDOUT_SEED, vocabulary, examples.marks)
+        yield _microbatch(batch, objective)
 
 
-def _microbatch(
-    examples: ExampleSet,
-    pairs: Tensor,
-    keys: Tensor,
-    seed: int,
-    vocabulary: int,
-    objective: Callable[..., Predicted],
-    n: int | None = None,
-) -> MicroBatch:
-    """Examples with masks in, of n columns; None: of as many as the longest has. A row's masks
-    depend on the seed and its key."""
-    ids, lengths = examples.batch(pairs, n)
-    attention = torch.arange(ids.shape[1])[None, :] < lengths[:, None]
-    input_ids, labels, weights = objective(ids, lengths, keys, seed, vocabulary, examples.marks)
-    return MicroBatch(input_ids, attention, labels, keys, weights)
+def _microbatch(batch: Unmasked, objective: Objective) -> MicroBatch:
+    """Examples with masks in."""
+    input_ids, labels, weights = objective.of(batch)
+    return MicroBatch(input_ids, batch.real, labels, batch.keys, weights)

@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
 from relpos import style
-from relpos.data.objective import IGNORED, Objective, masked, next_tokens
+from relpos.data.objective import IGNORED, Objective, Unmasked, masked, next_tokens
 from relpos.data.shuffle import with_edges
 from relpos.data.steps import HELDOUT_SEED, MicroBatch
 from relpos.data.store import Store
@@ -139,7 +139,9 @@ def heldout_texts(
         start, read = first[place], min(whole[place], most)
         ids = torch.from_numpy(store.ids[start : start + read].astype(np.int64))[None]
         lengths, keys = torch.tensor([[read], [documents[place]]])
-        predicted = objective(ids, lengths, keys, HELDOUT_SEED, store.vocabulary, store.marks)
+        predicted = objective.of(
+            Unmasked(ids, lengths, keys, HELDOUT_SEED, store.vocabulary, store.marks)
+        )
         texts.append((predicted.input_ids[0], predicted.labels[0]))
     return texts
 

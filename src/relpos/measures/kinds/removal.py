@@ -27,7 +27,7 @@ from relpos.analysis.resampling import Ends, Floats, bootstrapped
 from relpos.analysis.toeplitz import diagonal_means
 from relpos.config.schema import Change
 from relpos.counter import counter_hash
-from relpos.data.objective import masked
+from relpos.data.objective import Unmasked, masked
 from relpos.data.shuffle import with_edges
 from relpos.data.tokenizer import Tokenizer
 from relpos.data.words import Words
@@ -180,8 +180,9 @@ def masked_texts(
         ids = texts[row]
         # Before the words are moved: the same tokens are masked in either order.
         lengths = torch.full_like(row, ids.shape[1])
-        size = tokenizer.size
-        shown, labels, _ = masked(ids, lengths, row, seed, size, marks=tokenizer.marks)
+        shown, labels, _ = masked.of(
+            Unmasked(ids, lengths, row, seed, tokenizer.size, tokenizer.marks)
+        )
         if words is not None:
             order = _order(ids, row[:, None], words)
             shown = shown.gather(1, order)
