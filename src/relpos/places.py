@@ -1,14 +1,12 @@
-"""Paths that the user gives: home folders (`~`), the place of text, and `$RELPOS_RUNS`, the folder
-below which results go."""
+"""Paths that the user gives: home folders (`~`), and `$RELPOS_RUNS`, the folder below which results
+go."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from relpos.errors import RelposError
 
@@ -34,15 +32,6 @@ def expanded(name: str | Path) -> Path:
 def folder_of(path: Path) -> Path:
     """A folder itself, of a file the folder that it lies in."""
     return path.parent if path.is_file() else path
-
-
-def text_place(data: Mapping[str, Any]) -> str:
-    """The folder, file or ids of data sets that the keys `data` name; empty where they name
-    none."""
-    for key in ("corpus", "root"):
-        if data.get(key):
-            return str(data[key])
-    return " ".join(str(text.get("id")) for text in data.get("texts") or ())
 
 
 def runs_root() -> Path:

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -21,13 +20,11 @@ from rich.live import Live
 from relpos.errors import RelposError, printable, say
 from relpos.launch.jobs import PLAN, Job, Standing
 from relpos.launch.progress import Picture
-from relpos.places import text_place
 from relpos.progress import console
 from relpos.ranges import Names, Positive
-from relpos.readers import read_yaml
 from relpos.runs.lock import seen
 from relpos.runs.run import Record, closure, read_record, runs_root
-from relpos.runs.shelf import final, made_from, newest, run_folders, run_of
+from relpos.runs.shelf import final, newest, run_folders, run_of
 from relpos.runs.table_file import FILE, runs_by_row, table_folder
 
 SHOWN = ("heldout_loss", "tokens", "pieces")
@@ -43,8 +40,6 @@ class Entry:
     Args:
         folder: its path.
         record: the record of the run.
-        data: the text from which it, or the run that it reads, is made.
-        tokenizer: the name of its tokenizer's folder.
         size: bytes on disk.
         tables: the tables that use it.
         readers: the runs that read it.
@@ -52,8 +47,6 @@ class Entry:
 
     folder: Path
     record: Record
-    data: str
-    tokenizer: str
     size: int
     tables: list[str]
     readers: list[str]
@@ -97,8 +90,6 @@ class Entry:
             "run": self.name,
             "state": seen(self.record.state, self.folder),
             "date": str(start.get("time", ""))[:16].replace("T", " "),
-            "data": self.data,
-            "tokenizer": self.tokenizer,
             "step": self.step,
             "figure": self.figure,
             "tokens/s": " ".join(SPEED[key].format(value) for key, value in self.speed.items()),
@@ -109,7 +100,7 @@ class Entry:
     def values(self) -> dict[str, object]:
         """The values that `format=json` shows."""
         cells = self.cells()
-        words = {key: cells[key] for key in ("run", "state", "date", "data", "tokenizer", "step")}
+        words = {key: cells[key] for key in ("run", "state", "date", "step")}
         return words | {
             "error": self.record.error,
             "figures": final(self.record),
@@ -188,37 +179,18 @@ def _job(name: str, rows: list[str] | None, overrides: Sequence[str]) -> tuple[s
 
 def look() -> list[Entry]:
     """All runs: those that no table uses first, then by stage and name."""
-    tables, text = _tables(), cache(_text)
+    tables = _tables()
     records = {folder: _record(folder) for folder in run_folders("*")}
-    by_name = {folder.name: folder for folder in records}
-    inputs: dict[Path, dict[str, Path]] = {}
-    readers = defaultdict[Path, list[str]](list)
+    # by name: the folders may come from another machine
+    readers = defaultdict[str, list[str]](list)
     for folder, record in records.items():
-        # by name: the folders may come from another machine
-        names = {name: run_of(Path(place)).name for name, place in record.inputs.items()}
-        inputs[folder] = {key: by_name[name] for key, name in names.items() if name in by_name}
-        for needed in inputs[folder].values():
-            readers[needed].append(folder.name)
-    entries = []
-    for folder, record in records.items():
-        origin = made_from(folder, "store", inputs.__getitem__) or folder
-        tokenizer = made_from(folder, "tokenizer", inputs.__getitem__)
-        name = tokenizer.name if tokenizer and tokenizer != folder else ""
-        users = tables[folder.name], readers[folder]
-        entries.append(Entry(folder, record, text(origin), name, _size(folder), *users))
+        for place in record.inputs.values():
+            readers[run_of(Path(place)).name].append(folder.name)
+    entries = [
+        Entry(folder, record, _size(folder), tables[folder.name], readers[folder.name])
+        for folder, record in records.items()
+    ]
     return sorted(entries, key=lambda run: bool(run.tables))
-
-
-def _text(folder: Path) -> str:
-    """The `data` of a run's configuration in a word or two, as `files /texts/wiki`; empty without a
-    configuration."""
-    try:
-        data = read_yaml(folder / "config.yaml")["data"]
-        kind = str(data["_target_"]).rpartition(".")[2].lower()
-        return f"{kind} {text_place(data) or data.get('seed', '')}".strip()
-    # no configuration yet, or a damaged one
-    except (RelposError, AttributeError, KeyError, TypeError):
-        return ""
 
 
 def _tables() -> defaultdict[str, list[str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -96,11 +96,7 @@ def inputs_of(folder: Path) -> dict[str, Path]:
     return {name: needed for name, needed in folders.items() if needed.exists()}
 
 
-def made_from(
-    folder: Path,
-    stage: str,
-    inputs: Callable[[Path], Mapping[str, Path]] = inputs_of,
-) -> Path | None:
+def made_from(folder: Path, stage: str) -> Path | None:
     """The folder of the run of a stage, such as `store`, that a run was made from: its own where it
     is of this stage; None where records do not say."""
     passed = set()
@@ -108,7 +104,7 @@ def made_from(
         if folder.parent.name == stage:
             return folder
         passed.add(folder)
-        needed = inputs(folder)
+        needed = inputs_of(folder)
         folder = next(
             (needed[name] for name in (stage, "store", "start") if name in needed), folder
         )

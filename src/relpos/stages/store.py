@@ -11,7 +11,6 @@ from relpos.config.schema import RunConfig
 from relpos.data.documents import with_progress
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store, tell, write_store
-from relpos.places import text_place
 from relpos.progress import reading
 from relpos.readers import Plain
 from relpos.runs.run import Run
@@ -74,5 +73,8 @@ class StoreStage(Stage):
 def text_name(store: Run) -> str:
     """How the folders of trainings on a store name its text: `files-wiki`, the last word of what
     `data` names; the text's kind alone where it names nothing."""
-    word = re.sub(r"[^\w.+]+", "_", Path(text_place(store.config.data or {})).name)[:40]
+    data: Plain = store.config.data or {}
+    ids = (str(text.get("id")) for text in data.get("texts") or ())
+    place = data.get("corpus") or data.get("root") or " ".join(ids)
+    word = re.sub(r"[^\w.+]+", "_", Path(place).name)[:40]
     return f"{store.name}-{word}" if word else store.name
