@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from relpos.claims.verdict import Verdict
 from relpos.tables.render.cells import with_minus
 
 DOCS = Path(__file__).parent
@@ -39,7 +40,8 @@ degrees of freedom, the intervals of the pairs alone, errors over held-out text,
 
 
 def verdicts(folder: Path) -> list[dict[str, Any]]:
-    """The claims as `relpos claims` writes them, of all committed records together.
+    """The claims as `relpos claims` writes them, of all committed records together; each beside its
+    verdicts.
 
     Args:
         folder: empty; gets the runs.
@@ -54,7 +56,7 @@ def verdicts(folder: Path) -> list[dict[str, Any]]:
     claims: list[dict[str, Any]] = json.loads(
         Path(printed.splitlines()[-1]).read_text(encoding="utf-8")
     )["claims"]
-    return claims
+    return [claim["claim"] | claim for claim in claims]
 
 
 def page(claims: Iterable[dict[str, Any]]) -> str:
@@ -137,18 +139,19 @@ def _entry(name: str, variants: dict[str, dict[str, Any]]) -> str:
 def _findings(claim: dict[str, Any], measure: str) -> str:
     """A line with the figures at the scale of the headline, and one with how many other scales have
     which verdict."""
-    findings = [finding for finding in claim["findings"] if finding["verdict"] != NOT_RUN]
-    heads = [finding for finding in findings if finding["scale"] == claim["scale"]]
-    others = [finding for finding in findings if finding["scale"] != claim["scale"]]
+    verdicts = [Verdict(**finding) for finding in claim["findings"]]
+    findings = [finding for finding in verdicts if finding.verdict != NOT_RUN]
+    heads = [finding for finding in findings if finding.scale == claim["scale"]]
+    others = [finding for finding in findings if finding.scale != claim["scale"]]
     lines = []
     for finding in heads:
-        where = ", ".join(filter(None, [measure, finding["scale"]]))
-        takes = f"; to decide it: {finding['takes']}" if finding["takes"] else ""
+        where = ", ".join(filter(None, [measure, finding.scale]))
+        takes = f"; to decide it: {finding.takes}" if finding.takes else ""
         lines.append(
-            f"- **{_capital(_word(finding['word']))}** ({where}): {_short(finding['figures'])}{takes}\n"
+            f"- **{_capital(_word(finding.word))}** ({where}): {_short(finding.figures)}{takes}\n"
         )
     if others:
-        counts = Counter(_word(finding["word"]) for finding in others)
+        counts = Counter(_word(finding.word) for finding in others)
         counted = "; ".join(f"{word} at {count}" for word, count in counts.items())
         lines.append(f"- Other scales{f' in {measure}' * bool(measure)}: {counted}\n")
     return "".join(lines)

@@ -167,7 +167,7 @@ def test_the_command_prints_the_claims_and_writes_their_verdicts(tmp_path, capsy
     assert "3 claims: 2 holds, 1 not run" in stdout
     assert "0 tests were made" in stdout
     written = {
-        claim["id"]: claim["verdict"]
+        claim["claim"]["id"]: claim["verdict"]
         for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]
     }
     assert written == dict.fromkeys(["C01", "C01/loss", "C01/order"], "not run") | {

@@ -44,7 +44,8 @@ def claims(paper: str, ids: Names | None) -> str:
     content.show(plain_console(highlight=False))
     name = "-".join(ids or [paper]).replace("/", "_")
     path = runs_root() / "claims" / f"{name}.json"
-    write_json(path, {"paper": paper} | content.plain)
+    plain = [claim.plain for claim in content.claims]
+    write_json(path, {"paper": paper} | vars(content) | {"claims": plain})
     return str(path)
 
 
@@ -112,19 +113,9 @@ class JudgedClaim:
 
     @property
     def plain(self) -> dict[str, object]:
-        """The content as plain values."""
-        texts = "id", "says", "source", "printed", "restated", "remark", "not_tested"
-        findings = [asdict(verdict) | {"word": verdict.word} for verdict in self.findings]
-        return {key: getattr(self.claim, key) for key in texts} | {
-            "test": self.test,
-            "rows": self.rows,
-            "findings": findings,
-            "verdict": self.head.verdict,
-            "word": self.head.word,
-            "scale": self.head.scale,
-            "takes": self.takes,
-            "tables": self.tables,
-        }
+        """The content as plain values, with the verdict that counts."""
+        head = {"verdict": self.head.verdict, "word": self.head.word, "scale": self.head.scale}
+        return asdict(self) | {"test": self.test} | head
 
     def lines(self) -> Iterator[list[str | tuple[str, str]]]:
         """The lines of the claim, as texts with their styles; for a variant without findings the
@@ -172,11 +163,6 @@ class ClaimsPage:
     tests: int
     older: int
     pilots: int
-
-    @property
-    def plain(self) -> dict[str, object]:
-        """The content as plain values."""
-        return vars(self) | {"claims": [claim.plain for claim in self.claims]}
 
     def show(self, console: Console) -> None:
         """Prints the claims, then how many hold and how many tests were made."""
