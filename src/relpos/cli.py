@@ -10,7 +10,6 @@ import errno
 import io
 import math
 import os
-import resource
 import select
 import shlex
 import signal
@@ -39,9 +38,6 @@ NO_MEMORY = (
 )  # fmt: skip
 """Words in the messages of torch, oneDNN, Python and the system where memory runs out; the errors
 are of various types."""
-LITTLE = 2 << 30
-"""Bytes of address space below which a library may end the process without a word: C++ aborts it
-where an allocation fails."""
 
 HELP = """relpos: how should a Transformer encoder know the order of its tokens?
 
@@ -186,12 +182,6 @@ def _main(arguments: list[str]) -> int:
         os.environ["COMP_LINE"] = f"{name} {arguments_of_command}"
         arguments = [command, *arguments]
     refuse_unknown("unknown command", arguments[0], commands())
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit != resource.RLIM_INFINITY and limit < LITTLE:
-        _say(
-            f"the address space is limited to {limit / 1e9:.1f} GB (ulimit -v), in which torch "
-            f"may end without a word"
-        )
     os.environ[COMMAND] = shlex.join(["relpos", *without_keys(arguments)])
     return _run(arguments[0], arguments[1:])
 
