@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from io import StringIO
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -69,13 +69,9 @@ def display(*columns: str | ProgressColumn) -> Progress:
 
 
 @contextmanager
-def bar(
-    title: str,
-    total: float | None,
-    *columns: str | ProgressColumn,
-) -> Iterator[Advance]:
+def bar(title: str, total: float | None) -> Iterator[Advance]:
     """Yields the function `Advance`; `total` is None where the sum of the portions is not known."""
-    with display(*columns) as progress:
+    with display() as progress:
         task = progress.add_task(title, total=total)
         # A process of a pool keeps what it prints until its item is done: then such lines are no
         # news.
@@ -119,19 +115,3 @@ def tracked(items: Sequence[Item], title: str) -> Iterator[Item]:
         for item in items:
             yield item
             advance(1)
-
-
-def reading(title: str, characters: int | None) -> AbstractContextManager[Advance]:
-    """A bar for text that is read, in bytes and bytes per second; None where it is not known how
-    many characters there are."""
-    from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    return bar(
-        title,
-        characters,
-        "{task.description}",
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )

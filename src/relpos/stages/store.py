@@ -11,7 +11,7 @@ from relpos.config.schema import RunConfig
 from relpos.data.documents import with_progress
 from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import Store, tell, write_store
-from relpos.progress import reading
+from relpos.progress import bar
 from relpos.readers import Plain
 from relpos.runs.run import Run
 from relpos.stages.stage import Stage
@@ -51,7 +51,7 @@ class StoreStage(Stage):
 
     def work(self) -> Plain:
         source, folder = self.source(), self.path
-        with reading(f"encoding text for {self.name}", source.characters()) as progress:
+        with bar(f"encoding text for {self.name}", source.characters()) as progress:
             pieces = load_tokenizer(self.inputs["tokenizer"].path)
             write_store(
                 with_progress(source.documents(), progress),

@@ -13,7 +13,7 @@ from relpos.data.tokenizer import train_tokenizer
 from relpos.errors import RelposError, say
 from relpos.places import expanded
 from relpos.pretrained.files import tokenizer_files
-from relpos.progress import reading
+from relpos.progress import bar
 from relpos.ranges import Width
 from relpos.readers import Plain, sha256
 from relpos.runs.run import Run
@@ -78,7 +78,7 @@ class TokenizerStage(Stage):
             adopt(Path(config.file), folder)
             return {"pieces": load_tokenizer(folder).size}
         source = self.source()
-        with reading(f"reading text for {self.name}", source.characters()) as progress:
+        with bar(f"reading text for {self.name}", source.characters()) as progress:
             train_tokenizer(
                 with_progress(source.documents(), progress),
                 folder,
