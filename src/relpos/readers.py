@@ -77,21 +77,17 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     def construct_mapping(
         self, node: yaml.MappingNode, deep: bool = False
     ) -> dict[Hashable, object]:
-        spellings: dict[Hashable, str] = {}
+        keys: set[Hashable] = set()
         for key, _ in node.value:
             # What is no word is refused below, with its line; `<<` merges and is no key.
             if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
                 continue
             value = self.construct_object(key)
-            quote = (key.style or "").strip("|>")
-            written = f"{quote}{key.value}{quote}" or "nothing"
             # As Python compares keys, where 1 is 1.0, and as they will be shown, where 1 is "1".
-            if before := spellings.get(value) or spellings.get(str(value)):
+            if {value, str(value)} & keys:
                 problem = f"{str(value)!r} is given twice"
-                if before != written:
-                    problem += f", as {before} and as {written}"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-            spellings[value] = spellings[str(value)] = written
+            keys |= {value, str(value)}
         return super().construct_mapping(node, deep)
 
 
