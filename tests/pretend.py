@@ -17,7 +17,8 @@ from typing import Any
 from relpos.config.compose import TRAININGS, composed, resolved
 from relpos.config.schema import RunConfig
 from relpos.errors import RelposError
-from relpos.files import digest, write_json
+from relpos.files import write_json
+from relpos.readers import digest
 from relpos.runs.retries import failures
 from relpos.runs.run import Run, runs_root, stage_class
 

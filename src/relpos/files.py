@@ -4,7 +4,6 @@ renamed."""
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import re
@@ -275,12 +274,6 @@ def write_text(path: Path, content: str) -> None:
     """Writes `content`, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(content, encoding="utf-8")
-
-
-def digest(content: object, digits: int = 8) -> str:
-    """The first hexadecimal digits of the SHA-256 of plain values, whatever the order of their
-    keys."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:digits]
 
 
 def _flush(path: Path) -> None:

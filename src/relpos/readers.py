@@ -42,6 +42,12 @@ SEAL = "checksum"
 """Key of a JSON file: what `sealed` adds."""
 
 
+def digest(content: object, digits: int = 8) -> str:
+    """The first hexadecimal digits of the SHA-256 of plain values, whatever the order of their
+    keys."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:digits]
+
+
 def besides(content: Mapping[str, Any], keys: Collection[str]) -> Plain:
     """What is in a dictionary besides some keys."""
     return {key: value for key, value in content.items() if key not in keys}
@@ -373,7 +379,7 @@ def _compare(run: Path, path: Path, expected: str) -> None:
 
 def sealed(content: Plain) -> Plain:
     """The content of a JSON file with a checksum of all of it, which shows changes by hand."""
-    return {**content, SEAL: _checksum(json.loads(json.dumps(content)))}
+    return {**content, SEAL: digest(json.loads(json.dumps(content)), 16)}
 
 
 def unsealed(content: Plain, place: str) -> Plain:
@@ -384,10 +390,6 @@ def unsealed(content: Plain, place: str) -> Plain:
     """
     plain = dict(content)
     seal = plain.pop(SEAL, None)
-    if SEAL in content and seal != _checksum(plain):
+    if SEAL in content and seal != digest(plain, 16):
         raise RelposError(f"{place}: changed since it was written")
     return plain
-
-
-def _checksum(content: Plain) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

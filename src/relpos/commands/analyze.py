@@ -19,7 +19,7 @@ from relpos.analysis.patterns import draw_pattern, pattern, reveal
 from relpos.config.conf import conf_dir, options
 from relpos.config.schema import NetworkKeys
 from relpos.errors import RelposError, refuse_unknown
-from relpos.files import digest, write_text
+from relpos.files import write_text
 from relpos.measures.measure import Drawing, Measure
 from relpos.measures.measured import seen
 from relpos.measures.sample import Sample
@@ -30,7 +30,7 @@ from relpos.model.heads import MaskedLM
 from relpos.places import expanded
 from relpos.process import set_threads
 from relpos.ranges import Count, Names, Threads, parsed
-from relpos.readers import Plain, read_yaml
+from relpos.readers import Plain, digest, read_yaml
 from relpos.results.plateau import NONE
 from relpos.results.scale import pretraining_scale
 from relpos.results.values import read, select

@@ -15,11 +15,11 @@ from pathlib import Path
 from statistics import fmean
 
 from relpos.errors import RelposError, say
-from relpos.files import digest
 from relpos.measures.measure import measures
 from relpos.model.architecture import class_of
 from relpos.places import expanded
 from relpos.ranges import Names, shown
+from relpos.readers import digest
 from relpos.results.gain import gain
 from relpos.results.scale import Scale
 from relpos.results.values import Value, pretraining_values, read, select, shared_ways

@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Unpack
 
 from relpos.errors import RelposError, say
-from relpos.files import digest, write_json
+from relpos.files import write_json
 from relpos.measures.kinds.shuffle import Shuffle
 from relpos.measures.measure import Dials, Measure, chosen, measures
 from relpos.measures.measured import seen
 from relpos.measures.sample import Sample
 from relpos.places import expanded
 from relpos.ranges import Names, Threads
-from relpos.readers import Plain, besides
+from relpos.readers import Plain, besides, digest
 from relpos.runs.networks import labels, networks_of, networks_of_table
 from relpos.runs.run import runs_root
 

@@ -19,10 +19,10 @@ from typing import Any, ClassVar, Self, get_type_hints
 
 from relpos.config.schema import RunConfig, TrainingConfig
 from relpos.errors import RelposError, refuse_unknown
-from relpos.files import digest, write_json
+from relpos.files import write_json
 from relpos.places import runs_root  # which belongs to what a run is
 from relpos.ranges import parsed
-from relpos.readers import RECORD, Plain, fitted, read_json, read_yaml, sealed, unsealed
+from relpos.readers import RECORD, Plain, digest, fitted, read_json, read_yaml, sealed, unsealed
 from relpos.train.checkpoint_files import by_age
 
 GIVEN = "given"

@@ -10,13 +10,13 @@ import torch
 
 from relpos.config.schema import Kernel
 from relpos.errors import RelposError
-from relpos.files import digest
 from relpos.model.architecture import Architecture
 from relpos.model.build import build, count, without_memory
 from relpos.model.encoder import encoder_of
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.model.position.merge import Merge
 from relpos.model.precision import autocast
+from relpos.readers import digest
 from relpos.runs.run import Run, TrainingRun, closure
 from relpos.stages.change import change_positions, changed_position, check_change
 from relpos.stages.operations import forward

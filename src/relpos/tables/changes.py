@@ -10,8 +10,8 @@ from pathlib import Path
 
 from relpos.config.conf import key_of, shipped
 from relpos.errors import RelposError, say
-from relpos.files import digest, write_text
-from relpos.readers import read_bytes, read_text
+from relpos.files import write_text
+from relpos.readers import digest, read_bytes, read_text
 from relpos.runs.table_file import FILE, runs_by_row, table_folder
 from relpos.stages.identity import MACHINE
 from relpos.tables.experiment import Experiment, of_stage, overrides_of

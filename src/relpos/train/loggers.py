@@ -16,10 +16,10 @@ from pytorch_lightning.loggers import Logger, TensorBoardLogger, WandbLogger
 from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
 from relpos.errors import RelposError, one_line, say
-from relpos.files import digest, naming, opened, write_text
+from relpos.files import naming, opened, write_text
 from relpos.process import command
 from relpos.progress import SECONDS, display
-from relpos.readers import Plain, read_bytes
+from relpos.readers import Plain, digest, read_bytes
 from relpos.train.logger_settings import Mode, arguments, refuse_logger, set_up, wandb_mode
 from relpos.trust import instantiate
 
