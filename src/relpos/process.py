@@ -200,20 +200,6 @@ def thread_variables(threads: int, asked: bool) -> dict[str, str]:
     return variables
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Torch computes with one CPU thread meanwhile. A second thread slows operations of
-    microseconds down, many times over on a busy machine, where it has to wait for a core."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 def interrupt(number: int, frame: FrameType | None) -> None:
     """A signal handler: raises KeyboardInterrupt with the signal's number; after an import, if one
     is under way.

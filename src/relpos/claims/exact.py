@@ -15,7 +15,6 @@ from relpos.config.compose import composed, resolved
 from relpos.config.conf import shipped
 from relpos.model.architecture import Architecture
 from relpos.model.build import build, counted
-from relpos.process import one_thread
 from relpos.ranges import parsed
 from relpos.results.scale import Scales
 from relpos.results.statistics import FAILS, HOLDS
@@ -90,11 +89,15 @@ class AllProperties(Judgement):
         )
 
     def verdicts(self, runs: Scales) -> list[Verdict]:
-        with one_thread():
-            lacking = {
-                name: [key for key, has in has_properties(name).items() if not has]
-                for name in methods_of_table_1()
-            }
+        # A second thread slows operations of microseconds down, many times over on a busy machine,
+        # where it has to wait for a core.
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        lacking = {
+            name: [key for key, has in has_properties(name).items() if not has]
+            for name in methods_of_table_1()
+        }
+        torch.set_num_threads(threads)
         complete = [name for name, keys in lacking.items() if not keys]
         figures = [f"all six: {', '.join(complete) or 'none'}"]
         figures += [f"{name} lacks {', '.join(keys)}" for name, keys in lacking.items() if keys]
