@@ -17,11 +17,11 @@ import pytest
 from relpos.errors import RelposError
 from relpos.files import replacing
 from relpos.pool import pool
-from relpos.process import interruptible
+from relpos.process import handling, interrupt
 
 
 def applied(function: Callable[[Any], Any], items: Iterable[Any], processes: int = 2) -> list[Any]:
-    with interruptible(), pool(processes) as submit:
+    with handling(interrupt), pool(processes) as submit:
         return [future.result() for future in [submit(function, item) for item in items]]
 
 

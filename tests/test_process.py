@@ -12,7 +12,7 @@ import pytest
 from linked import link_runs
 from relpos.config.compose import compose
 from relpos.errors import RelposError
-from relpos.process import end, interrupt, interruptible, omp_threads, on_stops, thread_variables
+from relpos.process import end, handling, interrupt, omp_threads, on_stops, thread_variables
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 
@@ -122,6 +122,6 @@ def test_a_signal_in_an_import_interrupts_after_the_import(tmp_path, monkeypatch
         import_module("swallowing")
         time.sleep(60)
 
-    with interruptible(), pytest.raises(KeyboardInterrupt):
+    with handling(interrupt), pytest.raises(KeyboardInterrupt):
         import_it()
     assert sys.modules.pop("swallowing").whole

@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from typing import Protocol, TypeVar
 
 from relpos.errors import RelposError, say
-from relpos.process import Process, end_all, exit_status, interruptible, started
+from relpos.process import Process, end_all, exit_status, handling, interrupt, started
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -104,7 +104,7 @@ def _serve() -> None:
             # item is simply ended.
             result, failed = None, ""
             # no terminal, so no progress bars
-            with interruptible(), redirect_stderr(StringIO()) as printed:
+            with handling(interrupt), redirect_stderr(StringIO()) as printed:
                 try:
                     result = function(item)
                 except RelposError as error:

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -265,18 +265,14 @@ def exit_status(code: int | None) -> str:
 
 @contextmanager
 def handling(handler: Handler) -> Iterator[None]:
-    """Sets the handler of the signals of `STOPS`; the handlers before come back at the end."""
+    """Sets the handler of the signals of `STOPS`, as `interrupt` for KeyboardInterrupt; the handlers
+    before come back at the end."""
     before = on_stops(handler)
     try:
         yield
     finally:
         for number, earlier in before.items():
             signal.signal(number, earlier or signal.SIG_DFL)  # None: it was not set from Python
-
-
-def interruptible() -> AbstractContextManager[None]:
-    """Makes the signals of `STOPS` raise KeyboardInterrupt."""
-    return handling(interrupt)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from relpos.errors import RelposError
 from relpos.launch import slurm, worker
 from relpos.launch.jobs import Job, Standing
 from relpos.launch.slurm import Slurm, SlurmArray
-from relpos.process import interruptible
+from relpos.process import handling, interrupt
 from relpos.ranges import shown
 from relpos.runs.run import Run
 from relpos.trust import instantiate
@@ -163,6 +163,6 @@ def test_a_task_goes_back_into_the_queue_before_its_limit(
     monkeypatch.setattr(worker, "execute", lambda run, **_: signal.raise_signal(number))
     monkeypatch.setenv("SLURM_JOB_ID", "77")
     (cluster / "calls").touch()
-    with interruptible():
+    with handling(interrupt):
         assert worker.main(Job([of_seed(0)]), is_slurm=True) == 128 + number
     assert calls(cluster) == requeued

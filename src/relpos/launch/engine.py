@@ -30,7 +30,8 @@ from relpos.process import (
     end_all,
     exit_status,
     gpus,
-    interruptible,
+    handling,
+    interrupt,
     started,
     thread_variables,
 )
@@ -98,7 +99,7 @@ class Debug(Engine):
             say(f"relpos: {run.stage} {run.name}")
             # for each run, because training installs its own signal handlers and does not remove
             # them
-            with interruptible():
+            with handling(interrupt):
                 execute(run)
 
 
@@ -254,7 +255,7 @@ def run_all(
     # A folder of this launcher, because several may work on one table.
     launch = Path(tempfile.mkdtemp(prefix="launch-", dir=folder))
     job.write(launch / JOB)
-    with locked(launch), interruptible():
+    with locked(launch), handling(interrupt):
         if workers := engine.start(standing, launch):
             try:
                 _watch(standing, folder.name, workers, settled)
