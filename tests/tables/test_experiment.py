@@ -41,10 +41,6 @@ def test_a_table_is_found_by_name_and_by_path(tmp_path):
         ({"threads": 0}, "threads=0: a whole number from 1 to"),
         ({"seeds": []}, "seeds: a seed is expected"),
         ({"seeds": -1}, "seeds=-1: a whole number from 1 to 1,000 or a list"),
-        (
-            {"rows": {f"r{number}": [] for number in range(1_001)}},
-            "rows: 1,001 are too many: a table has 1,000 at most",
-        ),
         ({"seeds": 999_999_999}, "seeds=999999999: a whole number from 1 to 1,000 or a list"),
         ({"rows": [1]}, "rows=[1]: a group of keys {key: value} is expected"),
         ({"tasks": "cola"}, "tasks=cola: a list [a word, …] is expected"),

@@ -28,8 +28,6 @@ STAGES = ("pretrain", "finetune", *MEASURING)
 SERVER_COLUMNS = (*GLUE, "wnli", "ax")
 """Columns in which the GLUE server gives scores."""
 ServerScore = Annotated[float, between(-100, 100)]  # correlations may be below zero
-MOST_ROWS = 1_000
-"""Planning a row takes 5 ms, or 20 ms with two tasks."""
 LONGEST_NAME = 100
 """Characters of a row's name, which is a part of file names and a cell of every table."""
 
@@ -198,9 +196,6 @@ def _experiment(path: Path, content: Plain) -> Experiment:
                 f"rows: {name[:LONGEST_NAME]!r}: a name of at most {LONGEST_NAME} "
                 f"signs without / and \\, and without spaces around it, is expected"
             )
-    number = len(experiment.rows)
-    if number > MOST_ROWS:
-        raise RelposError(f"rows: {number:,} are too many: a table has {MOST_ROWS:,} at most")
     for name in experiment.stages:
         refuse_unknown("stages: unknown stage", name, STAGES)
     _check_order(experiment)
