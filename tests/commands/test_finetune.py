@@ -43,7 +43,7 @@ def of_file(folder: Path, *overrides: str, **keys: object) -> list[str]:
     )
     (folder / "train.tsv").write_text("text\tlabel\na\tx\nb\ty\n", encoding="utf-8")
     (folder / "dev.tsv").write_text("text\tlabel\na\tx\n", encoding="utf-8")
-    return uncounted(relpos.compose("finetune", [f"task={folder / 'mine.yaml'}", *overrides]))
+    return uncounted(composed("finetune", [f"task={folder / 'mine.yaml'}", *overrides]))
 
 
 def test_keys_of_a_task_file_that_do_not_count_at_this_size_are_named(tmp_path):
@@ -63,7 +63,7 @@ def test_keys_that_count_or_have_the_value_of_the_recipe_are_not_named(tmp_path)
     assert of_file(tmp_path, "steps=9", epochs=5) == []
     assert of_file(tmp_path, "steps=null", epochs=5) == []
     assert of_file(tmp_path, "size=small", epochs=5, batch=8, lr=1e-4) == []
-    assert uncounted(relpos.compose("finetune", ["task=rte"])) == []
+    assert uncounted(composed("finetune", ["task=rte"])) == []
 
 
 def test_the_command_names_keys_that_do_not_count(tmp_path, capsys, monkeypatch):

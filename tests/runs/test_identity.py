@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
-from relpos.config.compose import compose
+from relpos.config.compose import compose, composed
 from relpos.data.source import READING
 from relpos.readers import fitted
 from relpos.runs.plan import plan
@@ -146,8 +146,8 @@ def test_the_intermediate_task_is_a_run_of_its_own_with_the_same_seed():
 
 
 def test_another_task_takes_its_own_hyperparameters():
-    cfg = compose("finetune", ["size=small", "task=cola"])
-    other = plan(with_task(cfg, "qnli", seed=2))
+    content = composed("finetune", ["size=small", "task=cola"])
+    other = plan(with_task(content, "qnli", seed=2))
     assert other.identity == finetune("size=small", "task=qnli", "seed=2").identity
 
 

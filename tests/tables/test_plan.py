@@ -8,7 +8,7 @@ import pytest
 from relpos.cli import main
 from relpos.commands.reproduce import refuse
 from relpos.config.arguments import rewritten
-from relpos.config.compose import compose
+from relpos.config.compose import compose, composed
 from relpos.errors import RelposError
 from relpos.files import write_json
 from relpos.launch.jobs import Job
@@ -68,8 +68,8 @@ def assert_tuned_as(row: PlannedRow, task: str, seed: int, overrides: list[str])
 
 
 def test_a_reseeded_run_equals_one_planned_with_that_seed():
-    cfg = compose("finetune", ["task=cola"])
-    first, anew = (plan(with_task(cfg, "rte", seed=seed)) for seed in (0, 5))
+    content = composed("finetune", ["task=cola"])
+    first, anew = (plan(with_task(content, "rte", seed=seed)) for seed in (0, 5))
     assert reseeded(first, 5) == anew
     assert reseeded(first, 5).inputs["start"].identity == anew.inputs["start"].identity
 

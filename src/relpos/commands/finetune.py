@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypedDict
 
-from relpos.config.compose import resolved, unresolved
+from relpos.config.compose import resolved
 from relpos.config.schema import PlannedKeys
 from relpos.data.own_task import OwnTask
 from relpos.errors import plural, say
@@ -73,7 +73,7 @@ def uncounted(content: Plain) -> list[str]:
     Args:
         content: configuration of the fine-tuning, with its interpolations.
     """
-    content, config = unresolved(content), resolved(content)
+    config = resolved(content)
     task = config["task"]
     if "rows" in task:  # not the user's own
         return []

@@ -13,9 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import DictConfig
-
-from relpos.config.compose import resolved, unresolved
+from relpos.config.compose import resolved
 from relpos.config.conf import conf_file, options
 from relpos.config.schema import Change, NetworkKeys, TrainingConfig
 from relpos.data.glue import OwnFiles
@@ -329,16 +327,15 @@ def _node_of(name: str) -> Plain:
     return dict(conf_file(f"task/{name}"))
 
 
-def with_task(cfg: DictConfig | Plain, name: str, **dials: Any) -> Plain:
+def with_task(content: Plain, name: str, **dials: Any) -> Plain:
     """The same fine-tuning on another task: steps, batch and intermediate task are the other
     task's; `dials` are set afterwards.
 
     Raises:
         RelposError: there is no such task.
     """
-    content = unresolved(cfg)
     if name != content["task"]["name"]:
-        content |= {
+        content = content | {
             "task": _node_of(name),
             "steps": "${recipe.steps}",
             "batch": "${recipe.batch}",
