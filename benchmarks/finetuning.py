@@ -37,6 +37,7 @@ from _report import machine, write_results
 
 import relpos
 from relpos.data.glue import TsvGlue, read
+from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.task_batches import (
     Encoded,
     TuningSteps,
@@ -104,7 +105,7 @@ def main() -> None:
             f"benchmarks/finetuning.py is left out: {asked.glue} is no folder; "
             f"RELPOS_DATA names the one with glue/"
         )
-    tokenizer = Tokenizer.load(Path(asked.tokenizer) if asked.tokenizer else newest_tokenizer())
+    tokenizer = load_tokenizer(Path(asked.tokenizer) if asked.tokenizer else newest_tokenizer())
     rows = []
     for name in asked.tasks:
         task: Task = instantiate(relpos.compose("finetune", [f"task={name}"]).task, "task")

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from relpos.data.documents import portions, split
+from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.source import Files
 from relpos.data.store import write_store
 from relpos.data.tokenizer import Tokenizer, train_tokenizer
@@ -68,7 +69,7 @@ def main() -> None:
 
 def speed(source: Files, folder: Path, rounds: int) -> dict[str, Any]:
     """Megabytes of sentences a second, and ratios within a round."""
-    tokenizer = Tokenizer.load(folder)
+    tokenizer = load_tokenizer(folder)
     texts = [
         split(portion) for document in source.documents() for portion in portions(document.lines)
     ]
@@ -157,7 +158,7 @@ def report(result: dict[str, Any]) -> None:
 
 
 def _write_once(source: Files, tokenizer: Path, folder: Path) -> None:
-    write_store(source.documents(), Tokenizer.load(tokenizer), folder, 0.01)
+    write_store(source.documents(), load_tokenizer(tokenizer), folder, 0.01)
     peak = {
         "self": _high_water(),
         "children": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024,
@@ -192,7 +193,7 @@ def _link(source: Path, place: Path) -> None:
 
 def _load(folder: Path) -> None:
     global _worker
-    _worker = Tokenizer.load(folder)
+    _worker = load_tokenizer(folder)
 
 
 def _encode(text: list[str]) -> int:

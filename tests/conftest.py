@@ -199,9 +199,9 @@ def toy_runs(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.fixture(scope="session")
 def tokenizer(prepared: Path) -> Any:
     """The toy language's tokenizer."""
-    from relpos.data.tokenizer import Tokenizer
+    from relpos.data.published_tokenizer import load_tokenizer
 
-    return Tokenizer.load(next((prepared / "tokenizer").iterdir()))
+    return load_tokenizer(next((prepared / "tokenizer").iterdir()))
 
 
 @pytest.fixture(scope="session")

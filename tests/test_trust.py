@@ -283,9 +283,9 @@ from relpos.config.compose import compose
 from relpos.runs.plan import plan
 
 tokenizer = Path(os.environ["TOKENIZER"])
-from relpos.data.tokenizer import Tokenizer
+from relpos.data.published_tokenizer import load_tokenizer
 encoding.ALONE = 0
-assert len(list(encoding.encoded(iter(["a dog.", "a cat."]), Tokenizer.load(tokenizer), 2))) == 2
+assert len(list(encoding.encoded(iter(["a dog.", "a cat."]), load_tokenizer(tokenizer), 2))) == 2
 tiny = ["size=tiny", "steps=1", "batch=2", "evaluations=1"]
 assert not run_all([plan(compose("pretrain", tiny))], Path("."), Local(workers=1))
 overrides = [*tiny, "seed=1", "speed.devices=2", "speed.accelerator=cpu"]

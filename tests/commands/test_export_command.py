@@ -14,6 +14,7 @@ from linked import pretrained
 from pretend import measured
 from relpos.cli import main
 from relpos.commands.export import _without_folders, card
+from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.tokenizer import Tokenizer
 from relpos.files import write_text
 from relpos.model.architecture import Architecture, Size
@@ -60,7 +61,7 @@ def copied(run: Path, folder: Path, **record: str) -> Path:
 
 def classifier(folder: Path) -> tuple[Classifier, Tokenizer]:
     """A classifier on the encoder of a model folder, and its tokenizer."""
-    return classifier_on(opened(folder), 2, 0.1), Tokenizer.load(folder)
+    return classifier_on(opened(folder), 2, 0.1), load_tokenizer(folder)
 
 
 def same(first: Path, second: Path) -> bool:

@@ -53,7 +53,7 @@ def trained(folder: Path, texts: list[str], **options: Any) -> Tokenizer:
     train_tokenizer(
         documents, folder, **{"vocabulary": 500, "sample": 1000, "threads": 1} | options
     )
-    return Tokenizer.load(folder)
+    return load_tokenizer(folder)
 
 
 def ids(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from relpos.data import encoding
 from relpos.data.documents import Document
 from relpos.data.heldout import chosen
+from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.store import MANIFEST, Store, tell, write_store
 from relpos.data.tokenizer import Tokenizer, train_tokenizer
 from relpos.errors import RelposError
@@ -47,7 +48,7 @@ def sentences_of(store: Store, document: int) -> list[np.ndarray]:
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     folder = tmp_path_factory.mktemp("tokenizer")
     train_tokenizer(documents(), folder, 60, 1000, 1)
-    return Tokenizer.load(folder)
+    return load_tokenizer(folder)
 
 
 def written(folder: Path, tokenizer: Tokenizer, texts: Texts, share: float = 0.2) -> Store:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from relpos.data.documents import UNKNOWN, Document
+from relpos.data.published_tokenizer import load_tokenizer
 from relpos.data.tokenizer import FILE, Tokenizer, reservoir, train_tokenizer
 from relpos.errors import RelposError
 
@@ -21,7 +22,7 @@ def trained(
     folder: Path, vocabulary: int = 60, sample: int = 1000, text: Sequence[str] = TEXT * 5
 ) -> Tokenizer:
     train_tokenizer([Document("a", iter(text))], folder, vocabulary, sample, 1)
-    return Tokenizer.load(folder)
+    return load_tokenizer(folder)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def test_a_missing_and_a_broken_tokenizer_are_refused(content, message, tmp_path
     if content:
         (tmp_path / FILE).write_bytes(content)
     with pytest.raises(RelposError, match=message):
-        Tokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)
 
 
 def test_a_small_stream_is_taken_whole():

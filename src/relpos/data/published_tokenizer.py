@@ -67,9 +67,14 @@ def load_tokenizer(path: Path | str) -> Tokenizer:
         RelposError: there is neither, or its files are damaged.
     """
     path = Path(path)
-    if has_tokenizer(path) and not (path / FILE).is_file():
+    file = path
+    if path.is_dir():
+        file /= FILE
+    if file.is_file():
+        return Tokenizer(file)
+    if has_tokenizer(path):
         return PublishedTokenizer(path)
-    return Tokenizer.load(path)
+    raise RelposError(f"tokenizer {file}: no such file")
 
 
 class PublishedTokenizer(Tokenizer):
@@ -345,7 +350,7 @@ def _adopt_sentencepiece(content: bytes, file: Path, folder: Path) -> None:
         piece.type = kinds.CONTROL  # a text that spells it is not encoded as the special token
     with replacing(folder / FILE) as temporary:
         temporary.write_bytes(model.SerializeToString())
-    Tokenizer.load(folder)
+    Tokenizer(folder / FILE)
 
 
 def _adopt_fast(path: Path, folder: Path) -> None:

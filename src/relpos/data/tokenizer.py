@@ -179,21 +179,6 @@ class Tokenizer:
                 )
             setattr(self, role, ids[0])
 
-    @classmethod
-    def load(cls, path: Path | str) -> Tokenizer:
-        """From `tokenizer.model` or the folder that holds it; `load_tokenizer` takes the folder of
-        a published checkpoint too.
-
-        Raises:
-            RelposError: there is no such file, or it is damaged.
-        """
-        file = Path(path)
-        if file.is_dir():
-            file /= FILE
-        if not file.is_file():
-            raise RelposError(f"tokenizer {file}: no such file")
-        return cls(file)
-
     @property
     def marks(self) -> Marks:
         """The special tokens of examples."""
@@ -252,7 +237,7 @@ class Tokenizer:
         return "", 0
 
     def save(self, folder: Path) -> None:
-        """Writes the files from which `load` makes the same tokenizer."""
+        """Writes the files from which `load_tokenizer` makes the same tokenizer."""
         with replacing(folder / FILE) as temporary:
             shutil.copyfile(self.path, temporary)
 
