@@ -178,13 +178,13 @@ def load(network: str | Path) -> tuple[nn.Module, Tokenizer | None]:
         'MaskedLM'
     """
     from relpos.data.published_tokenizer import has_tokenizer
-    from relpos.pretrained.files import has_config_json
+    from relpos.pretrained.files import form_of
     from relpos.runs.networks import resolve
 
     resolved = resolve(network)
     tokenizer = None
     model = resolved.load()
-    if has_tokenizer(resolved.folder) or not has_config_json(resolved.folder):
+    if has_tokenizer(resolved.folder) or not form_of(resolved.folder):
         tokenizer = resolved.tokenizer()
     return model, tokenizer
 

@@ -24,7 +24,7 @@ from relpos.model.heads import Classifier, MaskedLM
 from relpos.places import expanded
 from relpos.pretrained.export import to_huggingface
 from relpos.pretrained.family import Config
-from relpos.pretrained.files import OWN, is_published
+from relpos.pretrained.files import OWN, form_of
 from relpos.process import without_keys
 from relpos.ranges import Positive
 from relpos.readers import besides, read_yaml
@@ -84,7 +84,7 @@ def export(network: str, to: str, words: Positive | None) -> str:
     """
     source = resolve(network)
     target = expanded(to)
-    if is_published(source.folder):
+    if form_of(source.folder) == "published":
         raise RelposError(f"network={source.folder}: this is a folder of Hugging Face already")
     revisions = {".": source} if words is None else _revisions(source, words)
     architecture = read_architecture(source.folder)

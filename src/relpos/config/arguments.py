@@ -11,7 +11,7 @@ from contextlib import suppress
 from relpos.config.conf import key_of, keys_of, options
 from relpos.errors import RelposError, nearest
 from relpos.places import expanded
-from relpos.pretrained.files import is_published, read_config
+from relpos.pretrained.files import form_of, read_config
 from relpos.process import without_keys
 
 KEYED = re.compile(r"[+~]{0,2}[\w./@-]+=")
@@ -255,7 +255,7 @@ def _size_of(name: str) -> str:
     # A hub id is not looked up: composing must work without a network connection.
     hidden = BASE
     with suppress(RelposError):  # a folder without a model, which its reader will report
-        if is_published(folder):
+        if form_of(folder) == "published":
             width = read_config(folder).get("hidden_size")
             if isinstance(width, int):
                 hidden = width

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 from relpos.errors import RelposError, from_library
 from relpos.places import expanded
@@ -50,22 +51,20 @@ def read_config(folder: Path) -> Plain:
     return dict(read_json(path, dict))
 
 
-def is_published(folder: Path) -> bool:
-    """Whether `transformers` has written this folder for one of its own classes, or another library
-    in the same form."""
-    return has_config_json(folder) and not is_exported(folder)
+def form_of(folder: Path) -> Literal["published", "exported", ""]:
+    """In which form a folder with a `config.json` holds a network.
 
-
-def is_exported(folder: Path) -> bool:
-    """Whether `relpos export` has written this folder for a network that `transformers` has no
-    class for."""
-    return has_config_json(folder) and read_config(folder).get("model_type") == OWN
-
-
-def has_config_json(folder: Path) -> bool:
-    """Whether a checkpoint is published or exported: the folder has a `config.json`, and not the
-    `config.yaml` of a run's model folder."""
-    return (folder / CONFIG).is_file() and not (folder / "config.yaml").is_file()
+    Returns:
+        `published`: as `transformers` has written it for one of its own classes, or another library
+        in the same form; `exported`: as `relpos export` has, for a network that `transformers` has
+        no class for. Empty: there is no `config.json`, or the `config.yaml` of a run's model folder
+        stands beside it.
+    """
+    if not (folder / CONFIG).is_file() or (folder / "config.yaml").is_file():
+        return ""
+    if read_config(folder).get("model_type") == OWN:
+        return "exported"
+    return "published"
 
 
 def name_of(folder: Path) -> str:

@@ -21,8 +21,7 @@ from relpos.model.architecture import scheme_name
 from relpos.model.heads import MaskedLM
 from relpos.places import expanded
 from relpos.pretrained.files import (
-    is_exported,
-    is_published,
+    form_of,
     located,
     name_of,
     read_config,
@@ -226,7 +225,8 @@ def _from_path(name: str, path: Path, store: Path | None) -> Network:
         if read_record(folder):
             return of_run(folder)
     folder = path / "model" if (path / "model").is_dir() else located(name)
-    if is_published(folder):
+    form = form_of(folder)
+    if form == "published":
         # Some checkpoints say null, -1 or nothing about how long their inputs may be.
         longest = read_config(folder).get("max_position_embeddings")
         length = min(LENGTH, longest) if isinstance(longest, int) and longest > 0 else LENGTH
@@ -238,7 +238,7 @@ def _from_path(name: str, path: Path, store: Path | None) -> Network:
             store=store,
             length=length,
         )
-    weights = weight_files(folder)[0] if is_exported(folder) else folder / WEIGHTS
+    weights = weight_files(folder)[0] if form == "exported" else folder / WEIGHTS
     if not weights.is_file():
         raise RelposError(f"network={path}: {_instead(path)}")
     return Network(path.resolve().name, folder, weights, store=store)

@@ -9,7 +9,7 @@ from relpos.data.filehash import described
 from relpos.errors import RelposError
 from relpos.model.architecture import Architecture
 from relpos.places import expanded
-from relpos.pretrained.files import CONFIG, is_published, tokenizer_files, weight_files
+from relpos.pretrained.files import CONFIG, form_of, tokenizer_files, weight_files
 from relpos.readers import Plain, fitted, read_yaml
 from relpos.runs.networks import resolve
 from relpos.runs.run import GIVEN, Run
@@ -36,7 +36,7 @@ def given_run(name: str) -> GivenStage:
     network = resolve(name)
     path = expanded(name)
     folder, run = network.folder, network.run
-    if is_published(folder):
+    if form_of(folder) == "published":
         # The hub's cache keeps the files of a commit in snapshots/COMMIT: the folder's name
         # identifies them, unhashed.
         if folder.parent.name == "snapshots" and not path.is_dir():

@@ -18,7 +18,7 @@ from relpos.files import replacing, write_text
 from relpos.model import kernels
 from relpos.model.architecture import Architecture
 from relpos.model.build import build, without_memory
-from relpos.pretrained.files import CONFIG, has_config_json, is_exported, is_published, read_config
+from relpos.pretrained.files import CONFIG, form_of, read_config
 from relpos.pretrained.stored import check_numbers, read_safetensors, read_weights, wrapper
 from relpos.ranges import parsed, rules
 from relpos.readers import read_yaml
@@ -95,19 +95,20 @@ def read_architecture(path: Path) -> Architecture:
             key.
     """
     folder = model_folder(path)
-    file = _config_file(folder)
-    if file.name != CONFIG and not (file.is_file() and (folder / WEIGHTS).is_file()):
+    form = form_of(folder)
+    file = folder / (CONFIG if form else "config.yaml")
+    if not form and not (file.is_file() and (folder / WEIGHTS).is_file()):
         raise RelposError(
             f"no model in {folder}: config.yaml and {WEIGHTS} are expected, or the config.json of "
             f"a published checkpoint"
         )
     with _naming(file, folder / WEIGHTS):
-        if is_published(folder):
+        if form == "published":
             from relpos.pretrained.checkpoint import Checkpoint  # knows every family
 
             values: Any = Checkpoint(folder).settings
         else:
-            values = _exported(read_config(folder)) if is_exported(folder) else read_yaml(file)
+            values = _exported(read_config(folder)) if form == "exported" else read_yaml(file)
         if isinstance(values, dict):
             values = {key: value for key, value in values.items() if value is not None}
         refuse_mistakes(values, Architecture)
@@ -115,10 +116,6 @@ def read_architecture(path: Path) -> Architecture:
         for key in ("position", "conv"):
             constructor(values[key], key)
         return architecture
-
-
-def _config_file(folder: Path) -> Path:
-    return folder / (CONFIG if has_config_json(folder) else "config.yaml")
 
 
 def _exported(config: dict[str, Any]) -> dict[str, Any]:
@@ -170,13 +167,14 @@ def opened(path: Path, kernel: kernels.Name = "auto") -> Any:
     folder = model_folder(path)
     architecture = read_architecture(folder)
     weights = folder / WEIGHTS if path == folder else path
-    with _naming(_config_file(folder), weights):
+    form = form_of(folder)
+    with _naming(folder / (CONFIG if form else "config.yaml"), weights):
         # A file of a few bytes may ask for more memory than there is: only what has weights is
         # filled.
-        is_ours = not has_config_json(folder)
+        is_ours = not form
         with without_memory() if is_ours else nullcontext():
             model = build(architecture, kernel, filled=is_ours)
-        if is_published(folder):
+        if form == "published":
             from relpos.pretrained.checkpoint import Checkpoint  # knows every family
 
             Checkpoint(folder).fill(model)
