@@ -187,7 +187,7 @@ def _main(arguments: list[str]) -> int:
 
 
 def _run(command: str, arguments: list[str]) -> int:
-    from relpos.config.arguments import flags_and_overrides
+    from relpos.config.arguments import flags_and_overrides, rewritten
     from relpos.config.compose import called
     from relpos.trust import trust_typed
 
@@ -198,6 +198,7 @@ def _run(command: str, arguments: list[str]) -> int:
 
         print(help_of(command, overrides))
         return 0
+    overrides = rewritten(command, overrides)
     if flags or any(key_of(override).startswith("hydra") for override in overrides):
         return _by_hydra(command, flags, overrides)
     sys.argv = [f"relpos {command}", *without_keys(overrides)]  # loggers of others write it down
@@ -211,7 +212,6 @@ def _by_hydra(command: str, flags: list[str], overrides: list[str]) -> int:
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import OmegaConf
 
-    from relpos.config.arguments import rewritten
     from relpos.config.check import one_line
     from relpos.config.compose import call, composed, resolved
     from relpos.config.conf import also_in, conf_dir
@@ -220,7 +220,6 @@ def _by_hydra(command: str, flags: list[str], overrides: list[str]) -> int:
 
     # exceptions arrive here whole; `main` makes one line of them
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    overrides = rewritten(command, overrides)
     sys.argv = [f"relpos {command}", *flags, *overrides]
     # Hydra's main returns nothing: what the commands return, or raise, is collected here.
     paths: list[str] = []
