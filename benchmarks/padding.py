@@ -24,7 +24,7 @@ from relpos.data.passes import MULTIPLE, passes
 from relpos.data.steps import Steps
 from relpos.data.store import Store
 from relpos.model.architecture import Size
-from relpos.stages.operations import forward
+from relpos.runs.cost import forward
 
 BATCH, LENGTH, STEPS = 128, 128, 40
 MICROBATCH = 16

@@ -23,7 +23,7 @@ from relpos.config.sweeps import KeepsKeys
 from relpos.errors import RelposError
 from relpos.process import without_keys
 from relpos.runs.plan import plan
-from relpos.runs.shelf import figure, figures
+from relpos.runs.shelf import figure
 
 SHORT = ["position=none", "batch=8", "evaluations=1", "steps=2"]
 
@@ -102,7 +102,7 @@ def test_a_figure_that_the_run_will_not_have_is_refused_before_the_training(
 ):
     overrides = [*SHORT, *more]
     run = relpos.run(relpos.compose(command, overrides))
-    for name in figures(run.metrics):
+    for name in run.record.figures:
         assert plan(relpos.compose(command, [*overrides, f"metric=-{name}"])).path == run.path
     with pytest.raises(RelposError, match="^metric=step: the run has no figure 'step'"):
         plan(relpos.compose(command, [*overrides, "metric=step"]))

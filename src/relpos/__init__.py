@@ -111,11 +111,10 @@ def run(cfg: DictConfig | Plain) -> Run:
     """
     from relpos.runs.execute import execute
     from relpos.runs.plan import plan
-    from relpos.stages.stage import refuse_absent, refuse_impossible
+    from relpos.stages.stage import refuse
 
     planned = plan(cfg)
-    refuse_absent(planned)
-    refuse_impossible(planned)
+    refuse(planned)
     return execute(planned)
 
 
@@ -145,13 +144,12 @@ def lightning(
     from relpos.errors import RelposError
     from relpos.runs.execute import execute
     from relpos.runs.plan import plan
-    from relpos.stages.stage import TrainingStage, refuse_absent, refuse_impossible
+    from relpos.stages.stage import TrainingStage, refuse
 
     planned = plan(cfg)
     if not isinstance(planned, TrainingStage):
         raise RelposError("this configuration trains nothing; those of pretrain and finetune do")
-    refuse_absent(planned)
-    refuse_impossible(planned)
+    refuse(planned)
     for needed in planned.inputs.values():
         execute(needed)
     parts = planned.parts()

@@ -8,9 +8,8 @@ import pytest
 import relpos
 from relpos.config.compose import called, composed, resolved
 from relpos.model.architecture import Size
-from relpos.runs.cost import Estimate, costs
+from relpos.runs.cost import Estimate, costs, forward
 from relpos.runs.plan import plan
-from relpos.stages.operations import forward
 
 TINY = ["size=tiny", "vocabulary=40", "batch=2", "length=8", "steps=5"]
 

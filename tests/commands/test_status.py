@@ -50,7 +50,7 @@ def drawn(runs: list[Run]) -> str:
 def fail(runs: list[Run], row: str) -> None:
     for run in runs:
         if run.stage == "pretrain":
-            run.fail("no") if run.config.row == row else run.update(state="finished")
+            run.end("failed", error="no") if run.config.row == row else run.update(state="finished")
 
 
 def test_runs_that_need_a_failed_run_at_any_depth_wait_for_it(runs):

@@ -173,7 +173,7 @@ def test_runs_that_need_a_failed_run_are_not_begun(tmp_path):
     first = pretend()
     second = pretend(seed=1, first=first)
     first.path.mkdir(parents=True)
-    first.fail("no luck")
+    first.end("failed", error="no luck")
     standing = Standing(Job([first, second]))
     assert standing.open() == []
     assert (standing.in_state("failed"), standing.in_state(WAITING)) == ([first], [second])
@@ -186,7 +186,7 @@ def test_a_finished_run_serves_others_whatever_became_of_its_inputs():
     trained = pretend("trained", start=started)
     tuned = pretend("tuned", start=trained)
     started.begin()
-    started.fail("on purpose")
+    started.end("failed", error="on purpose")
     trained.update(state="finished")
     assert Standing(Job([started, trained, tuned])).open() == [tuned]
 

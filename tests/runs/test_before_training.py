@@ -10,7 +10,7 @@ from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
-from relpos.stages.stage import Stage, refuse_impossible
+from relpos.stages.stage import Stage, refuse
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ SMALL = [
 def test_a_first_phase_longer_than_a_table_of_positions_is_refused():
     run = plan(compose("pretrain", ["first.share=0.5", "first.length=256"]))
     with pytest.raises(RelposError, match="a sequence of 256 tokens is too long"):
-        refuse_impossible(run)
+        refuse(run)
 
 
 def test_held_out_text_without_an_example_is_refused(tmp_path):
@@ -99,11 +99,11 @@ def test_files_that_change_between_a_plan_and_its_turn_are_refused(tmp_path, own
 def test_a_kernel_that_does_not_serve_the_scheme_is_refused_before_the_store_is_made(precision):
     asked = ["speed.kernel=fused", f"precision={precision}"]
     for position in ("composite", "rope", "absolute"):
-        refuse_impossible(plan(compose("pretrain", [f"position={position}", *asked])))
+        refuse(plan(compose("pretrain", [f"position={position}", *asked])))
     with pytest.raises(
         RelposError, match="^speed.kernel=fused does not serve this position scheme"
     ):
-        refuse_impossible(plan(compose("pretrain", ["position=shaw", *asked])))
+        refuse(plan(compose("pretrain", ["position=shaw", *asked])))
 
 
 def test_parts_whose_tables_of_values_have_no_sum_are_refused_before_the_store_is_made():
@@ -115,7 +115,7 @@ def test_parts_whose_tables_of_values_have_no_sum_are_refused_before_the_store_i
         parts = ",".join(shaw % outside for outside in ends)
         run = plan(compose("pretrain", ["position=merge", f"position.parts=[{parts}]"]))
         with expectation:
-            refuse_impossible(run)
+            refuse(run)
 
 
 @pytest.mark.parametrize("asked", ["speed.accelerator=gpu", "speed.kernel=triton"])
@@ -123,4 +123,4 @@ def test_a_gpu_that_is_not_there_is_refused_before_the_store_is_made(asked, monk
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
     with pytest.raises(RelposError, match=f"^{asked}: torch finds no GPU on this machine"):
-        refuse_impossible(plan(compose("pretrain", [asked])))
+        refuse(plan(compose("pretrain", [asked])))

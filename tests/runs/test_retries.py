@@ -94,7 +94,7 @@ def test_an_interruption_is_no_crash(run):
 
 
 def test_a_new_launch_forgives_deaths_and_failures(run):
-    run.fail("no luck")
+    run.end("failed", error="no luck")
     die(run, CRASHES)
     execute(run, retries=Job.now([run], retries=0).retries_of(run))
     assert run.state == "finished"
@@ -113,14 +113,14 @@ def test_after_a_failure_by_deaths_the_next_try_may_die_as_often(run):
 
 
 def test_a_command_without_a_rule_always_tries(run):
-    run.fail("no luck")
+    run.end("failed", error="no luck")
     die(run, CRASHES)
     execute(run)
     assert run.state == "finished"
 
 
 def test_a_run_that_has_used_up_its_retries_is_left_alone(run):
-    run.fail("no luck")
+    run.end("failed", error="no luck")
     execute(run, retries=ONE_TRY)
     assert (run.state, run.record["error"]) == ("failed", "no luck")
 

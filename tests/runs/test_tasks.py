@@ -11,7 +11,7 @@ from relpos.config.compose import compose
 from relpos.errors import RelposError
 from relpos.runs.plan import plan
 from relpos.runs.run import Run, read_record
-from relpos.stages.stage import refuse_absent
+from relpos.stages.stage import refuse
 from relpos.tables.experiment import load
 from relpos.tables.plan import plan_table
 from relpos.tables.rows import rows_of
@@ -227,7 +227,7 @@ def test_two_columns_of_one_name_in_a_table_are_refused(answers, name, content, 
 
 def test_a_folder_that_the_toy_language_does_not_have_is_refused():
     with pytest.raises(RelposError, match="task=rte: the toy language has no such task"):
-        refuse_absent(finetune("task=rte", "task.folder=PAWS"))
+        refuse(finetune("task=rte", "task.folder=PAWS"))
 
 
 def test_the_papers_fine_tuning_takes_what_a_task_of_ones_own_says(answers):

@@ -107,7 +107,7 @@ def test_a_step_sums_losses_and_hits_and_of_a_regression_squared_errors():
         batch = dict.fromkeys(("input_ids", "attention_mask", "token_types")) | {
             "labels": torch.tensor(labels)
         }
-        assert [float(value) for value in module.losses(batch)] == pytest.approx(wanted, abs=0.01)
+        assert [float(value) for value in module(batch)] == pytest.approx(wanted, abs=0.01)
 
 
 @pytest.mark.parametrize("kind", get_args(ClassifierKind))

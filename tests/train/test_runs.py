@@ -19,12 +19,11 @@ from relpos.errors import RelposError
 from relpos.model.architecture import Size
 from relpos.model.dropout import seed_dropout
 from relpos.model.heads import MaskedLM
-from relpos.runs.cost import costs
+from relpos.runs.cost import costs, forward
 from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
 from relpos.runs.shelf import logged
-from relpos.stages.operations import forward
 from relpos.train import room
 from relpos.train.checkpoint_files import newest
 from relpos.train.loggers import JsonLines

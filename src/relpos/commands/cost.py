@@ -26,9 +26,8 @@ from relpos.model.precision import autocast
 from relpos.process import set_threads
 from relpos.ranges import Arguments, Batch, Count, Length, NotNegative, parsed
 from relpos.readers import Plain
-from relpos.runs.cost import RATE, hardware
+from relpos.runs.cost import RATE, forward, hardware
 from relpos.runs.run import runs_root
-from relpos.stages.operations import forward
 from relpos.train.room import fitting_microbatch
 
 

@@ -29,7 +29,7 @@ from relpos.process import without_keys
 from relpos.ranges import Positive
 from relpos.readers import besides, read_yaml
 from relpos.runs.networks import Network, resolve
-from relpos.runs.shelf import END, final
+from relpos.runs.shelf import END
 from relpos.stages.measure import kept
 from relpos.tables import experiment
 from relpos.tables.render.text import escape
@@ -302,7 +302,7 @@ def _record(network: Network) -> list[str]:
     rows: dict[str, str] = {}
     # The record's figures are those of the last step.
     if network.share == END:
-        for name, value in final(record).items():
+        for name, value in record.figures.items():
             rows[name] = f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
     rows |= _measured(network)
     keys = ("stage", "identity", "commit", "versions", "hardware", "seconds")

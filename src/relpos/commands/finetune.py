@@ -14,7 +14,7 @@ from relpos.runs.execute import execute
 from relpos.runs.plan import plan
 from relpos.runs.run import Run
 from relpos.stages.finetune import FinetuneConfig
-from relpos.stages.stage import refuse_absent, refuse_impossible
+from relpos.stages.stage import refuse
 
 
 class Intermediate(TypedDict):
@@ -33,8 +33,7 @@ def finetune(content: Annotated[Plain, Arguments(FinetuneConfig, FinetuneKeys)])
     its folder."""
     planned = plan(content)
     # before the announcement below, so that a mistake prints its own line only
-    refuse_absent(planned)
-    refuse_impossible(planned)
+    refuse(planned)
     for line in filter(None, [before(planned), *uncounted(content)]):
         say(f"relpos: {line}")
     finished = execute(planned)

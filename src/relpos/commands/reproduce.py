@@ -22,7 +22,7 @@ from relpos.progress import console
 from relpos.ranges import Count, Names, Natural, Seeds
 from relpos.readers import Plain, besides
 from relpos.runs.cost import duration
-from relpos.runs.run import Run
+from relpos.runs.run import Run, closure
 from relpos.runs.shelf import LOG, last_lines
 from relpos.trust import instantiate
 
@@ -124,8 +124,6 @@ def reproduce(
 def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run]) -> None:
     """Prints the picture of `relpos status`, the device-hours left, and the inputs that are
     missing."""
-    from relpos.stages.stage import refuse_absent
-
     screen = console()
     if file.network and not any(row.runs for row in rows):
         tunings = (
@@ -146,7 +144,8 @@ def show_plan(file: Experiment, rows: Sequence[PlannedRow], runs: list[Run]) -> 
         lines = [f"{operations:.2g} operations left: {hours}"]
     try:
         for run in unfinished:
-            refuse_absent(run)
+            for needed in reversed(closure([run])):
+                needed.refuse_absent()
     except RelposError as error:
         lines.append(str(error))
     screen.print(Text("\n".join(lines)), soft_wrap=True)
@@ -163,8 +162,6 @@ def refuse(rows: Sequence[PlannedRow], runs: Collection[Run], is_here: bool) -> 
     Raises:
         RelposError: the message names the row.
     """
-    from relpos.stages.stage import refuse_impossible
-
     to_make = {run.identity for run in runs}
     for row in rows:
         # The other runs of the row differ from these in seed and task alone.
@@ -172,7 +169,8 @@ def refuse(rows: Sequence[PlannedRow], runs: Collection[Run], is_here: bool) -> 
         for run in first:
             try:
                 if run.identity in to_make:
-                    refuse_impossible(run, is_here)
+                    for needed in closure([run]):
+                        needed.refuse_impossible(is_here)
             except RelposError as error:
                 raise RelposError(f"row {row.name!r}: {error}") from error
 

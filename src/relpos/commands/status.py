@@ -24,7 +24,7 @@ from relpos.progress import console
 from relpos.ranges import Names, Positive
 from relpos.runs.lock import seen
 from relpos.runs.run import Record, closure, read_record, runs_root
-from relpos.runs.shelf import final, newest, run_folders, run_of
+from relpos.runs.shelf import newest, run_folders, run_of
 from relpos.runs.table_file import FILE, runs_by_row, table_folder
 
 SHOWN = ("heldout_loss", "tokens", "pieces")
@@ -58,7 +58,7 @@ class Entry:
     @property
     def step(self) -> str:
         """The number of steps done, and of all: `5/100`."""
-        done = final(self.record).get("steps")
+        done = self.record.figures.get("steps")
         steps = done or self.record.meaning.get("steps")
         if steps is None:
             return ""
@@ -66,7 +66,7 @@ class Entry:
 
     @property
     def figure(self) -> str:
-        figures = final(self.record)
+        figures = self.record.figures
         for name in (*SHOWN, *self.record.columns):
             if name in figures:
                 form = "," if isinstance(figures[name], int) else ".4g"
@@ -103,7 +103,7 @@ class Entry:
         words = {key: cells[key] for key in ("run", "state", "date", "step")}
         return words | {
             "error": self.record.error,
-            "figures": final(self.record),
+            "figures": self.record.figures,
             "classes": self.record.metrics.get("classes", {}),
             "speed": self.speed,
             "bytes": self.size,

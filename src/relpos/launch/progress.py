@@ -20,7 +20,7 @@ from relpos.progress import SECONDS, console
 from relpos.runs.cost import Estimate, clock, hardware, left_of
 from relpos.runs.retries import failures
 from relpos.runs.run import Run
-from relpos.runs.shelf import LOG, final, newest
+from relpos.runs.shelf import LOG, newest
 
 MOST_FAILED = 20
 """The most failed runs that are named, so that they fit on a screen."""
@@ -160,7 +160,7 @@ def ending(run: Run) -> str:
         return f"{run.stage} {run.name}: its folder {run.path} is gone"
     if record.state == "failed":
         return f"{run.stage} {run.name} failed: {record.error}"
-    numbers, before = final(record), ""
+    numbers, before = record.figures, ""
     names = (*record.columns, "perplexity")
     figures = ", ".join(f"{name} {numbers[name]:.4g}" for name in names if name in numbers)
     if tries := failures(record):

@@ -75,7 +75,7 @@ def _attempt(run: Run, standing: Standing) -> bool:
             with locked(run.path, wait=False) as is_held:
                 # otherwise another process is at work on the run
                 if is_held and failures(run.record) <= before:
-                    run.fail(one_line(error))
+                    run.end("failed", error=one_line(error))
         except (OSError, RelposError):
             traceback.print_exc()
             standing.give_up(run, IMPOSSIBLE)

@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from relpos.errors import RelposError
 from relpos.process import GPUS
@@ -27,12 +28,27 @@ from relpos.readers import Plain, read_json
 from relpos.runs.run import Run, runs_root
 from relpos.runs.shelf import newest
 
+if TYPE_CHECKING:
+    from relpos.model.architecture import Size
+
 RATE = "rate.json"
 """In the runs folder: hardware, and operations per second of each device, as `relpos cost` measured
 them last."""
 CPUINFO = Path("/proc/cpuinfo")
 VECTORS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 """Sets of vector instructions, as Linux names them, the widest last."""
+
+
+def forward(size: Size, length: int, vocabulary: int = 0, predicted: float = 0.0) -> float:
+    """Operations of a forward pass, a token: 2 (4h² + 2hf) + 4nh a layer, the embedding's
+    projection, the head at predicted tokens. A gated feed-forward network has 3hf in place of
+    2hf."""
+    hidden, embedding = size.hidden, size.embedding
+    maps = 3 if size.glu else 2
+    layer = 2 * (4 * hidden**2 + maps * hidden * size.ffn) + 4 * length * hidden
+    head = predicted * 2 * (hidden * embedding + embedding * vocabulary) if vocabulary else 0.0
+    projection = 2 * embedding * hidden * (embedding != hidden)
+    return float(size.layers * layer + projection + head)
 
 
 def costs(run: Run) -> dict[str, float]:

@@ -103,10 +103,11 @@ def _is_to_start(run: Run, retries: Retries | None) -> bool:
     if record.state == "running" and record.starts:
         run.note_start(ended="died")
         if retries and retries.crashes(run.record, run.checkpoint) >= CRASHES:
-            run.fail(
+            why = (
                 f"its process died {CRASHES} times in a row without getting further; it may "
                 f"need more memory than there is"
             )
+            run.end("failed", error=why)
             return False
     return record.state != "finished" and not (retries and retries.are_used_up(record))
 
@@ -270,7 +271,8 @@ def _record_failure(run: Run, error: BaseException) -> None:
     last = None
     if not isinstance(error, RelposError):
         last = "".join(traceback.format_exception(error)[-3:])
-    run.fail(str(error).split("\n")[0] or type(error).__name__, traceback=last)
+    why = str(error).split("\n")[0] or type(error).__name__
+    run.end("failed", error=why, traceback=last)
 
 
 @cache

@@ -136,7 +136,8 @@ class Run(OfStage):
         return []
 
     def refuse_absent(self) -> None:
-        """Refuses a run whose files or logger are missing, those of its inputs not included.
+        """Refuses a run whose corpus, GLUE files or logger are missing, those of its inputs not
+        included.
 
         Raises:
             RelposError: names the folder in which they were expected, or the package that the
@@ -144,7 +145,16 @@ class Run(OfStage):
         """
 
     def refuse_impossible(self, is_here: bool) -> None:
-        """Refuses a network that cannot be built, see `relpos.stages.stage.refuse_impossible`."""
+        """Refuses a network that cannot be built, without memory for its weights.
+
+        Args:
+            is_here: whether this machine, and no other, is to execute the run.
+
+        Raises:
+            RelposError: size, position, convolution, length and `recipe.position_lr` do not go
+                together, or `change` does not suit the positions; `speed.kernel` does not serve
+                them; or there is no GPU here, and `speed` asks for one.
+        """
 
     @property
     def is_given(self) -> bool:
@@ -229,10 +239,6 @@ class Run(OfStage):
         # noted.
         start = starts.pop() if record.state == "running" and starts else self._start()
         self.update(state=state, starts=[*starts, start | {"ended": state}], **facts)
-
-    def fail(self, why: str, **facts: Any) -> None:
-        """`end` with a failure and its reason."""
-        self.end("failed", error=why, **facts)
 
     def _start(self) -> dict[str, Any]:
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -435,6 +441,13 @@ class Record(Plain):
     def metrics(self) -> Plain:
         """The final metrics."""
         return self.get("metrics") or {}
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The numbers among the final metrics, and the columns, by their names; empty while the run
+        is not finished."""
+        values = self.metrics | self.columns
+        return {name: value for name, value in values.items() if isinstance(value, int | float)}
 
     @property
     def columns(self) -> dict[str, float]:

@@ -172,17 +172,6 @@ def last_lines(path: Path) -> list[str]:
     return [line.rstrip() for line in text.splitlines() if line.strip()][-5:]
 
 
-def figures(metrics: Plain) -> dict[str, float]:
-    """The numbers among the final metrics of a run, and its columns, by their names."""
-    values = metrics | metrics.get("columns", {})
-    return {name: value for name, value in values.items() if isinstance(value, int | float)}
-
-
-def final(record: Record) -> dict[str, float]:
-    """The numbers in the record of a run, and its columns; empty while it is not finished."""
-    return figures(record.metrics)
-
-
 def figure(run: Path, metric: str) -> float:
     """The final figure of this name; with a minus sign in front, as in `-rte`, its negative, so
     that the least is the best.
@@ -190,7 +179,7 @@ def figure(run: Path, metric: str) -> float:
     Raises:
         RelposError: the run has none of this name.
     """
-    values = final(read_record(run))
+    values = read_record(run).figures
     value = values[checked_metric(metric, values)]
     return -value if metric.startswith("-") else value
 

@@ -17,7 +17,7 @@ from relpos.files import write_text
 from relpos.readers import Plain, besides
 from relpos.runs.run import Run, read_record, runs_root
 from relpos.runs.shelf import LOGGED, input_identities, is_current, logged
-from relpos.train.checkpoint_files import checkpoints, newest
+from relpos.train.checkpoint_files import by_age, newest
 from relpos.train.optim import Recipe
 
 FOLDER = "trunk"
@@ -43,7 +43,7 @@ def find(run: Run, end: int, threads: int, microbatch: int) -> Path | None:
     candidates = []
     for folder in (runs_root() / run.stage).glob(f"{run.name}-*"):
         # Finished or not: the checkpoint in `trunk/` is whole as soon as it is there.
-        if folder == run.path or not checkpoints(folder / FOLDER):
+        if folder == run.path or not by_age(folder / FOLDER):
             continue
         try:
             record = read_record(folder)

@@ -17,9 +17,9 @@ from relpos.model.heads import Classifier, MaskedLM
 from relpos.model.position.merge import Merge
 from relpos.model.precision import autocast
 from relpos.readers import digest
+from relpos.runs.cost import forward
 from relpos.runs.run import Run, TrainingRun, closure
 from relpos.stages.change import change_positions, changed_position, check_change
-from relpos.stages.operations import forward
 from relpos.train.logger_settings import refuse_logger
 from relpos.train.weights import opened
 from relpos.trust import instantiate
@@ -169,31 +169,16 @@ class TrainingStage(TrainingRun, Stage):
                 raise
 
 
-def refuse_absent(run: Run) -> None:
-    """Refuses a run whose corpus, GLUE files or logger are missing, or those of its inputs. Called
-    before the run's folder is made and before its inputs are executed, which can take days.
+def refuse(run: Run) -> None:
+    """Refuses a run that cannot be made on this machine, before its folder is made and before its
+    inputs are executed, which can take days.
 
     Raises:
-        RelposError: names the folder in which they were expected, or the package that the logger
-            needs.
+        RelposError: see `Run.refuse_absent` and `Run.refuse_impossible`, also of its inputs.
     """
-    run.refuse_absent()
-    for needed in run.inputs.values():
-        refuse_absent(needed)
-
-
-def refuse_impossible(run: Run, is_here: bool = True) -> None:
-    """Refuses a network that cannot be built, before any work on the run or its inputs. The check
-    allocates no memory for weights.
-
-    Args:
-        is_here: whether this machine, and no other, is to execute the run.
-
-    Raises:
-        RelposError: size, position, convolution, length and `recipe.position_lr` do not go
-            together, or `change` does not suit the positions; `speed.kernel` does not serve them;
-            or there is no GPU here, and `speed` asks for one.
-    """
+    needed = closure([run])
+    for planned in reversed(needed):
+        planned.refuse_absent()
     # Inputs first: of a fine-tuning that cannot start, the pre-training is what is to be mended.
-    for planned in closure([run]):
-        planned.refuse_impossible(is_here)
+    for planned in needed:
+        planned.refuse_impossible(is_here=True)

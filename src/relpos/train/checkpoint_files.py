@@ -20,11 +20,6 @@ HALF = ".*.ckpt.*"
 """Pattern of what a kill has left half written."""
 
 
-def checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, whatever their content."""
-    return list(folder.glob("*.ckpt"))
-
-
 def checked_name(path: Path, written: Path) -> Path:
     """The path of a checkpoint with the checksum of the file that was written for it."""
     return path.with_name(f"{path.stem}-{sha256(written)[:16]}.ckpt")

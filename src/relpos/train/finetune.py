@@ -54,7 +54,7 @@ class Finetuning(Training):
         self.task = task
         self.shown_as = "squared_error" if task.regression else "accuracy"
 
-    def losses(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
         """The sum of the losses of a micro-batch, and the number of rows predicted right; of a
         regression its loss again."""
         labels = batch["labels"]

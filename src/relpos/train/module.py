@@ -112,18 +112,14 @@ class Training(pl.LightningModule):
             return batch
         return with_tensors(lambda tensor: tensor.to(device, non_blocking=True), batch)
 
-    def losses(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
         """The sum of the losses of a micro-batch, and another sum over it; `held` are the tokens
         that are computed."""
         raise NotImplementedError
 
-    def forward(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
-        """`losses`, as `torch.func.functional_call` calls them."""
-        return self.losses(batch, held)
-
     def learn(self, index: int, passes: list[Inputs], number: float) -> list[tuple[Tensor, ...]]:
         """One step: its gradient is that of the summed losses, divided by `number`. Returns the
-        sums of `losses` of its passes, which recorded passes add up.
+        sums of its passes, which recorded passes add up.
 
         Raises:
             RelposError: on a CPU: the gradient's norm is not finite; the weights are still those
@@ -162,13 +158,13 @@ class Training(pl.LightningModule):
         number: float,
     ) -> list[tuple[Tensor, ...]]:
         """Leaves the gradient of the summed losses of a step, divided by `number`, in `grad`; the
-        sums of `losses` of its passes."""
+        sums of its passes."""
         sums: list[tuple[Tensor, ...]] = []
         with casting_once(self.precision, self.device):
             for part in passes:
                 seed_dropout(self.model, fold(self.seed, index), part["keys"])
                 with autocast(self.precision, self.device):
-                    loss, other = self.losses(part)
+                    loss, other = self(part)
                 self.manual_backward(loss / number)
                 sums.append((loss.detach(), other))
         return sums

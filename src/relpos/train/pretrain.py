@@ -62,7 +62,7 @@ class Pretraining(Training):
             self.peak = get_available_flops(self.device, dtype)
         self.chosen = math.inf if self.global_step else 0.0
 
-    def losses(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: Inputs, held: Tokens | None = None) -> tuple[Tensor, Tensor]:
         """The sum of the losses of a micro-batch and the number of tokens predicted right, by the
         weights of the rows if there are some."""
         loss, _, correct = self.model.loss_sum(

@@ -193,7 +193,7 @@ class RecordedSteps:
     """Whole steps: gradients, pass by pass, and the update.
 
     Args:
-        training: whose steps they are. Its `losses` are a function of the inputs of a pass
+        training: whose steps they are. Its sums are a function of the inputs of a pass
             (input_ids (b, n), keys (b,) and others) and of the tokens that are computed.
         optimizer: of the model's parameters. AdamW's step is recorded, that of another optimiser is
             called.
@@ -217,8 +217,8 @@ class RecordedSteps:
         self.updates.trusted = all("capturable" in group for group in optimizer.param_groups)
 
     def sums(self, index: int, passes: list[Inputs]) -> Tensor:
-        """Adds the gradient of the summed losses to `gradients`; the sums of `losses` over the
-        passes, float64, on the device."""
+        """Adds the gradient of the summed losses to `gradients`; the sums over the passes, float64,
+        on the device."""
         self.keys.fill(fold(self.training.seed, index))
         # Copied at once: the next replay overwrites the outputs of this one.
         return reduce(torch.add, [self.passes(part)[0].clone() for part in passes])
