@@ -152,8 +152,8 @@ def lightning(
     refuse(planned)
     for needed in planned.inputs.values():
         execute(needed)
-    parts = planned.parts()
-    return parts.module, parts.data
+    module, data, _ = planned.parts()
+    return module, data
 
 
 def load(network: str | Path) -> tuple[nn.Module, Tokenizer | None]:

@@ -1,5 +1,7 @@
 """`relpos.build` gives the network that the run trains."""
 
+from typing import Any
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -30,13 +32,13 @@ def trained_from(
     kernel: list[str] = []
     fit = training.fit
 
-    def noted(run: object, parts: training.Parts, *rest: object) -> object:
+    def noted(run: object, module: Any, data: object) -> object:
         seen.clear()  # what the run starts from comes first
         seen.update(
-            {name: value.detach().clone() for name, value in parts.module.model.named_parameters()}
+            {name: value.detach().clone() for name, value in module.model.named_parameters()}
         )
-        kernel.append(parts.module.model.encoder.layers[0].attention.kernel)
-        return fit(run, parts, *rest)
+        kernel.append(module.model.encoder.layers[0].attention.kernel)
+        return fit(run, module, data)
 
     monkeypatch.setattr(training, "fit", noted)
     relpos.run(compose(command, overrides))

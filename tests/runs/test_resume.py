@@ -169,7 +169,7 @@ def test_an_evaluation_in_the_log_is_not_made_again(toy_runs, monkeypatch):
 
     interrupt(run, 4)  # leaves a checkpoint of the last step
     with monkeypatch.context() as patch:
-        patch.setattr("relpos.runs.training.save_model", killed)
+        patch.setattr("relpos.stages.stage.save_model", killed)
         with pytest.raises(KeyboardInterrupt):
             execute(run)
     (evaluation,) = evaluations(run)

@@ -22,7 +22,7 @@ from relpos.errors import RelposError, one_line, say
 from relpos.measures.measure import NATS, Figure, Measure, chosen
 from relpos.readers import Plain, check_recorded, read_text
 from relpos.runs.run import OfStage, Record
-from relpos.runs.shelf import END, common, final, finished, is_current, most_shared, protocol
+from relpos.runs.shelf import END, common, finished, is_current, most_shared, protocol
 from relpos.stages.measure import kept
 from relpos.train.metrics import applied
 
@@ -246,7 +246,7 @@ def tuning_values(
 
 
 def _record_values(base: Value, record: Record) -> Iterator[Value]:
-    for name, value in final(record).items():
+    for name, value in record.figures.items():
         yield replace(base, column=name, value=float(value), metric=NATS if name == LOSS else "")
 
 

@@ -255,6 +255,11 @@ class TrainingRun(Run):
 
     config: TrainingConfig
 
+    def last_constant_step(self) -> int | None:
+        """The step after which the rate falls; None if no other run can share the steps until
+        then."""
+        return None
+
 
 @lru_cache(maxsize=8)
 def _folders(stage: Path, changed: int) -> dict[str, Path]:

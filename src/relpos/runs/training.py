@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -22,17 +22,16 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.profilers import AdvancedProfiler, SimpleProfiler
 
 from relpos.config.schema import WATCHING, TrainingConfig
-from relpos.data.tokenizer import Tokenizer
 from relpos.errors import RelposError, say, with_class
 from relpos.model.architecture import Architecture, scheme_name
 from relpos.model.attention import kernels_used
 from relpos.model.encoder import Encoder
 from relpos.model.precision import has_bf16
 from relpos.process import ASKED, set_threads
-from relpos.readers import Plain, read_yaml
+from relpos.readers import read_yaml
 from relpos.runs import trunk
 from relpos.runs.run import TrainingRun
-from relpos.runs.shelf import LOGGED, SNAPSHOTS, figures, logged, made_from
+from relpos.runs.shelf import LOGGED, SNAPSHOTS, logged, made_from
 from relpos.train.checkpoint import (
     Checkpointing,
     EvaluatedFirst,
@@ -43,13 +42,12 @@ from relpos.train.checkpoint import (
 )
 from relpos.train.checkpoint_files import newest
 from relpos.train.group import LONG, Group
-from relpos.train.loggers import Bar, JsonLines, conclude, identified, log_again, logger_of
+from relpos.train.loggers import Bar, JsonLines, identified, log_again, logger_of
 from relpos.train.module import Training
 from relpos.train.prefetch import StepsData
 from relpos.train.pretrain import Pretraining
 from relpos.train.recorded import CudaGraphs, Recorder
 from relpos.train.room import explained_memory, fitting_microbatch
-from relpos.train.weights import save_model
 from relpos.trust import instantiate
 
 for noisy in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
@@ -58,40 +56,22 @@ for noisy in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
 warnings.filterwarnings("ignore", module=r"pytorch_lightning|lightning_fabric")
 
 
-@dataclass(frozen=True)
-class Parts:
-    """What a training is made of, for our trainer or for one of the user's own.
-
-    Args:
-        module: the network, its update and what is logged.
-        data: the steps and what is evaluated.
-        tokenizer: of the network.
-        microbatch: examples of full length in a forward pass.
-        constant: the step after which the rate falls; None if no other run can share the steps
-            until then.
-    """
-
-    module: Training
-    data: StepsData
-    tokenizer: Tokenizer
-    microbatch: int
-    constant: int | None = None
-
-
-def fit(run: TrainingRun, parts: Parts, evaluations: int) -> pl.Trainer:
+def fit(run: TrainingRun, module: Training, data: StepsData) -> pl.Trainer:
     """Trains from the newest checkpoint, or from the beginning, to the last step, behind which a
     pre-training is evaluated. Of several processes the first one writes."""
-    module, group, config = parts.module, parts.module.group, run.config
+    group, config, microbatch = module.group, run.config, data.steps.microbatch
+    # Without callbacks nobody reads the scores of a fine-tuning on the way; those at the end follow.
+    evaluations = config.evaluations if run.is_pretraining or config.callbacks else 0
     every = max(1, module.steps // evaluations) if evaluations else 0
     # the step at which the run keeps a trunk for other runs; None: none can begin there
-    keeps = parts.constant if group.world == 1 else None
+    keeps = run.last_constant_step() if group.world == 1 else None
 
-    def note_memory(microbatch: int) -> None:
+    def note_memory(examples: int) -> None:
         if group.first:
-            run.note_start(out_of_memory=microbatch)
+            run.note_start(out_of_memory=examples)
 
-    checkpoint, step = _start(run, parts, keeps)
-    trainer = _trainer(run, parts, every, step, keeps)
+    checkpoint, step = _start(run, module, microbatch, keeps)
+    trainer = _trainer(run, module, every, step, keeps)
     if isinstance(module, Pretraining) and step:
         _restore_evaluation(run, module, trainer, every, step)
     if group.first:
@@ -102,8 +82,8 @@ def fit(run: TrainingRun, parts: Parts, evaluations: int) -> pl.Trainer:
     most = -(-max(batch for _, batch, _ in config.shapes) // group.world)
     try:
         restoring = _restoring(checkpoint, module)
-        with restoring, stopping(), explained_memory(parts.microbatch, most, note=note_memory):
-            trainer.fit(module, parts.data, ckpt_path=checkpoint, weights_only=True)
+        with restoring, stopping(), explained_memory(microbatch, most, note=note_memory):
+            trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
     finally:
         # For a start that failed, too: an attention kernel may be why.
         if group.first and (used := kernels_used(module.model)):
@@ -120,24 +100,20 @@ def fit(run: TrainingRun, parts: Parts, evaluations: int) -> pl.Trainer:
     # no evaluation was due after the last step, or this process began behind it
     if isinstance(module, Pretraining) and module.evaluated != trainer.global_step:
         with stopping():
-            trainer.validate(module, parts.data, verbose=False)
+            trainer.validate(module, data, verbose=False)
     return trainer
 
 
-def keep(run: TrainingRun, parts: Parts, trainer: pl.Trainer, metrics: Plain) -> None:
-    """Writes the trained network into `model/`, and its final figures into the logs."""
-    save_model(run.path / "model", parts.module.model, parts.tokenizer)
-    conclude(trainer.loggers, figures(metrics))
-
-
-def _start(run: TrainingRun, parts: Parts, keeps: int | None) -> tuple[Path | None, int]:
+def _start(
+    run: TrainingRun, module: Training, microbatch: int, keeps: int | None
+) -> tuple[Path | None, int]:
     """The checkpoint that a start goes on from and its step, which the record is told; None: it
     begins with the initial weights. Sets the threads, and takes over the log of another run's steps.
 
     Raises:
         RelposError: the checkpoint is of another network, or the processes see different ones.
     """
-    module, microbatch, group = parts.module, parts.microbatch, parts.module.group
+    group = module.group
     # The threads of its first start give the same bits as without the interruption; but what the
     # user asks for comes first.
     kept = [] if ASKED in os.environ else _noted(run, "threads", group.world)
@@ -188,12 +164,11 @@ def _restore_evaluation(
 
 
 def _trainer(
-    run: TrainingRun, parts: Parts, every: int, step: int, keeps: int | None
+    run: TrainingRun, module: Training, every: int, step: int, keeps: int | None
 ) -> pl.Trainer:
     """Lightning's trainer with our checkpoints, and in the first process with loggers, snapshots
     and a bar. It evaluates after `every` steps, with 0 never."""
-    module, config = parts.module, run.config
-    group, speed = module.group, config.speed
+    config, group, speed = run.config, module.group, run.config.speed
     devices: list[int] | int = 1
     # Each process its own GPU. Modulo, because srun may show each its own alone, as number 0.
     if group.world > 1 and speed.accelerator != "cpu" and torch.cuda.is_available():

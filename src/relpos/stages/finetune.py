@@ -47,7 +47,10 @@ from relpos.train.weights import model_folder
 from relpos.trust import find, instantiate
 
 if TYPE_CHECKING:
-    from relpos.runs.training import Parts
+    from pytorch_lightning import Trainer
+
+    from relpos.data.tokenizer import Tokenizer
+    from relpos.train.finetune import Finetuning, FinetuningData
 
 INTERMEDIATE = {"task": "${task.intermediate}", "steps": None}
 """The default of `intermediate` in conf/finetune.yaml."""
@@ -128,9 +131,8 @@ class FinetuneStage(TrainingStage):
         more = {"data": config["data"], "task": task, "scheme": scheme}
         return cls.of(name, meaning, meaning | machine_part(config) | more, inputs)
 
-    def parts(self) -> Parts:
-        # These modules load Lightning, which takes seconds; a plan does without.
-        from relpos.runs.training import Parts, microbatch_of, recorder_of
+    def parts(self) -> tuple[Finetuning, FinetuningData, Tokenizer]:
+        from relpos.runs.training import microbatch_of, recorder_of  # which loads Lightning
         from relpos.train.finetune import Finetuning, FinetuningData, Splits, kept_rows
 
         config, task = self.config, self.task()
@@ -160,7 +162,7 @@ class FinetuneStage(TrainingStage):
         tuning = TuningSteps(
             encoded, config.seed, batch, steps, microbatch, few_shapes=recorder is not None
         )
-        return Parts(module, FinetuningData(tuning, splits), tokenizer, microbatch)
+        return module, FinetuningData(tuning, splits), tokenizer
 
     def _rows(self, folder: Path) -> str:
         """A key for the encoded rows: all that the run depends on but its seed and the weights that
@@ -171,23 +173,18 @@ class FinetuneStage(TrainingStage):
         tokenizer = {path.name: sha256(path) for path in files}
         return json.dumps([meaning, inputs, tokenizer], sort_keys=True, default=str)
 
-    def work(self) -> Plain:
-        """Fine-tunes on the task; writes `model/` and `predictions/`."""
-        from relpos.runs.training import fit, keep  # as above
+    def results(self, module: Finetuning, data: FinetuningData, trainer: Trainer) -> Plain:
+        """Scores the dev splits; writes `predictions/` and `dev/` besides."""
         from relpos.train.finetune import columns
 
-        parts: Any = self.parts()
-        module, data, config = parts.module, parts.data, self.config
-        # Without callbacks nobody reads scores on the way; those at the end follow.
-        trainer = fit(self, parts, config.evaluations if config.callbacks else 0)
         module.model.to(trainer.strategy.root_device)  # the trainer has moved it to the CPU
         predictions = self.path / "predictions"
-        scores = columns(module.model, module.task, data.splits, config.precision, predictions)
-        result: Plain = scores | {"steps": trainer.global_step}
+        precision = self.config.precision
+        scores = columns(module.model, module.task, data.splits, precision, predictions)
         for logger in trainer.loggers:
             logger.log_metrics(scores["columns"], step=trainer.global_step)
-        keep(self, parts, trainer, result)
-        return result | {"training_rows": len(data.splits["train"])}
+        rows = len(data.splits["train"])
+        return scores | {"steps": trainer.global_step, "training_rows": rows}
 
     def figures(self) -> tuple[str, ...]:
         return (*self.config.task["columns"], "steps", "training_rows")

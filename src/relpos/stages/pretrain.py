@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import exp
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -36,7 +36,10 @@ from relpos.stages.store import StoreStage, text_name
 from relpos.train.group import present
 
 if TYPE_CHECKING:
-    from relpos.runs.training import Parts
+    from pytorch_lightning import Trainer
+
+    from relpos.data.tokenizer import Tokenizer
+    from relpos.train.pretrain import Pretraining, PretrainingData
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,9 +116,8 @@ class PretrainStage(TrainingStage):
         name = f"{begins}-{text_name(store)}-seed{keys.seed}"
         return cls.of(name, meaning, meaning | machine_part(config), inputs)
 
-    def parts(self) -> Parts:
-        # These modules load Lightning, which takes seconds; a plan does without.
-        from relpos.runs.training import Parts, microbatch_of, recorder_of
+    def parts(self) -> tuple[Pretraining, PretrainingData, Tokenizer]:
+        from relpos.runs.training import microbatch_of, recorder_of  # which loads Lightning
         from relpos.train.pretrain import Pretraining, PretrainingData
 
         config, group = self.config, present()
@@ -135,7 +137,6 @@ class PretrainStage(TrainingStage):
             recorder=recorder,
             operations=costs(self)["flops_per_token"],
         )
-        microbatch = microbatch_of(self, model.encoder, group)
         data = PretrainingData(
             store,
             seed=config.seed,
@@ -144,39 +145,29 @@ class PretrainStage(TrainingStage):
             length=config.length,
             packing=config.packing,
             pairs=config.pairs,
-            microbatch=microbatch,
+            microbatch=microbatch_of(self, model.encoder, group),
             first=asdict(config.first) if config.first.share else None,
             group=group,
             few_shapes=recorder is not None,
             objective=config.trained_for,
         )
-        return Parts(module, data, tokenizer, microbatch, self.last_constant_step())
+        return module, data, tokenizer
 
-    def work(self) -> Plain:
-        """Pre-trains, alone or as one of several processes; the first writes `model/`, `snapshots/`
-        and the figure of the kernels."""
-        from relpos.runs.training import fit, keep  # as above
+    def results(self, module: Pretraining, data: PretrainingData, trainer: Trainer) -> Plain:
+        """Draws the figure of the kernels besides."""
         from relpos.train.loggers import log_figure
 
-        parts: Any = self.parts()
-        module = parts.module
-        trainer = fit(self, parts, self.config.evaluations)
-        if not module.group.first:
-            return {}
         parameters = count(module.model)
-        # From here on the first process alone: several would write the same files.
         figure = self.path / "figures" / "kernels.png"
         if draw_kernels(module.model, figure):
             log_figure(trainer.loggers, "kernels", figure)
-        metrics = module.result | {
+        return module.result | {
             "perplexity": module.result["heldout_perplexity"],
-            "unigram_perplexity": exp(parts.data.unigram_loss()),
+            "unigram_perplexity": exp(data.unigram_loss()),
             "parameters": parameters["total"],
             "position_parameters": parameters["position"],
             "steps": trainer.global_step,
         }
-        keep(self, parts, trainer, metrics)
-        return dict(metrics)
 
     def figures(self) -> tuple[str, ...]:
         return (
@@ -222,11 +213,8 @@ class PretrainStage(TrainingStage):
         return self.architecture().vocabulary, self.config.trained_for.expected
 
     def last_constant_step(self) -> int | None:
-        """The step after which the rate falls; None if no other run can share the steps until then.
-
-        A warm-up that is a share of the steps is another one in a longer run, and so are a first
-        phase and annealed masks.
-        """
+        # A warm-up that is a share of the steps is another one in a longer run, and so are a first
+        # phase and annealed masks.
         config, recipe = self.config, self.config.recipe
         if recipe.schedule == "linear" or 0 < recipe.warmup < 1:
             return None

@@ -16,16 +16,20 @@ from relpos.model.encoder import encoder_of
 from relpos.model.heads import Classifier, MaskedLM
 from relpos.model.position.merge import Merge
 from relpos.model.precision import autocast
-from relpos.readers import digest
+from relpos.readers import Plain, digest
 from relpos.runs.cost import forward
-from relpos.runs.run import Run, TrainingRun, closure
+from relpos.runs.run import Record, Run, TrainingRun, closure
 from relpos.stages.change import change_positions, changed_position, check_change
 from relpos.train.logger_settings import refuse_logger
-from relpos.train.weights import opened
+from relpos.train.weights import opened, save_model
 from relpos.trust import instantiate
 
 if TYPE_CHECKING:
-    from relpos.runs.training import Parts
+    from pytorch_lightning import Trainer
+
+    from relpos.data.tokenizer import Tokenizer
+    from relpos.train.module import Training
+    from relpos.train.prefetch import StepsData
 
 
 class Stage(Run):
@@ -94,8 +98,29 @@ class TrainingStage(TrainingRun, Stage):
         torch.manual_seed(config.seed)
         return network
 
-    def parts(self) -> Parts:
-        """Network, update and data of a training whose inputs are finished."""
+    def parts(self) -> tuple[Training, StepsData, Tokenizer]:
+        """Network with update, data and tokenizer of a training whose inputs are finished."""
+        raise NotImplementedError
+
+    def work(self) -> Plain:
+        """Trains, alone or as one of several processes; the first writes `model/` and what else the
+        stage leaves behind."""
+        # These modules load Lightning, which takes seconds; a plan does without.
+        from relpos.runs.training import fit
+        from relpos.train.loggers import conclude
+
+        module, data, tokenizer = self.parts()
+        trainer = fit(self, module, data)
+        # From here on the first process alone: several would write the same files.
+        if not module.group.first:
+            return {}
+        metrics = self.results(module, data, trainer)
+        save_model(self.path / "model", module.model, tokenizer)
+        conclude(trainer.loggers, Record(metrics=metrics).figures)
+        return metrics
+
+    def results(self, module: Any, data: Any, trainer: Trainer) -> Plain:
+        """The final metrics of a training that is done, and files beside `model/`."""
         raise NotImplementedError
 
     def steps(self) -> float:

@@ -151,7 +151,7 @@ class FinetuningData(StepsData):
     """The steps that are still to be done, and the dev splits, a data loader for each column."""
 
     def __init__(self, steps: TuningSteps, splits: Splits) -> None:
-        super().__init__([steps], steps.few_shapes)
+        super().__init__([steps])
         self.splits = splits
 
     def val_dataloader(self) -> list[DataLoader[dict[str, Tensor]]]:

@@ -49,19 +49,21 @@ class StepsData(pl.LightningDataModule):
 
     Args:
         phases: steps from `start` to `stop`, which share one count, so that a checkpoint says where
-            to go on in any of them.
-        few_shapes: for recorded passes; a thread reads the next steps.
+            to go on in any of them. Where they have few shapes, for recorded passes, a thread reads
+            the next ones.
     """
 
-    def __init__(self, phases: Sequence[Any], few_shapes: bool) -> None:
+    def __init__(self, phases: Sequence[Any]) -> None:
         super().__init__()
-        self.phases, self.few_shapes = phases, few_shapes
+        self.phases = phases
+        self.steps = phases[-1]
+        """The last phase."""
 
     def train_dataloader(self) -> Iterable[object]:
         """The steps from the one that the trainer is at when it begins to read them."""
         steps = _Remaining(self)
         # None: an item is a whole step already, which DataLoader is not to put into a batch.
-        return Prefetched(steps) if self.few_shapes else DataLoader(steps, batch_size=None)
+        return Prefetched(steps) if self.steps.few_shapes else DataLoader(steps, batch_size=None)
 
 
 @dataclass(eq=False)

@@ -159,7 +159,7 @@ class PretrainingData(StepsData):
             most `first["length"]` tokens, packed as `first["packing"]` says where it is there; the
             other steps `batch` examples of `length`; None: all steps do the latter.
         group: the processes among which the examples of a step, and the held-out ones, are divided.
-        few_shapes: see `StepsData`.
+        few_shapes: see `Steps`.
         objective: what is predicted in training; its `heldout` is what is predicted of the held-out
             examples.
 
@@ -192,7 +192,7 @@ class PretrainingData(StepsData):
             shapes.insert(0, (packing, first["length"], first["batch"], stop))
         phases = []
         for packing, length, batch, stop in shapes:
-            self.steps = Steps(
+            steps_of_phase = Steps(
                 store.examples("train", packing, length, pairs),
                 seed,
                 batch,
@@ -204,8 +204,8 @@ class PretrainingData(StepsData):
                 objective=objective,
                 few_shapes=few_shapes,
             )
-            phases.append(self.steps)
-        super().__init__(phases, few_shapes)
+            phases.append(steps_of_phase)
+        super().__init__(phases)
         # Without an example Lightning would evaluate nothing and say nothing, and another process
         # would wait for this one.
         if len(self.heldout) < group.world:
@@ -214,7 +214,6 @@ class PretrainingData(StepsData):
                 f"process needs one; raise "
                 "data.heldout, or take packing=document, where a single sentence makes one"
             )
-        self.microbatch = max(16, microbatch)  # of the held-out examples, which need less memory
 
     def unigram_loss(self) -> float:
         """Held-out loss, in nats, of a model that knows how often each piece occurs and nothing
@@ -234,7 +233,7 @@ class PretrainingData(StepsData):
         steps = self.steps
         batches = heldout_batches(
             self.heldout,
-            self.microbatch,
+            max(16, steps.microbatch),  # without gradients they need less memory
             steps.vocabulary,
             steps.rank,
             steps.world,
