@@ -78,7 +78,6 @@ def test_without_another_process_the_trial_runs_here(monkeypatch):
 
 
 def test_the_attention_kernel_on_a_gpu_is_tried_apart(monkeypatch):
-    monkeypatch.setattr(proof, "_passed", {})
     monkeypatch.setattr(
         proof, "tried", lambda trial, *arguments: "the process that tried it was ended by SIGSEGV"
     )
@@ -89,7 +88,7 @@ def test_the_attention_kernel_on_a_gpu_is_tried_apart(monkeypatch):
         match="attention kernel 'triton' is not used on cuda: the process that tried "
         "it was ended by SIGSEGV",
     ):
-        assert not proof.holds(triton, KIND._replace(device=torch.device("cuda")))
+        assert not proof.holds.__wrapped__(triton, KIND._replace(device=torch.device("cuda")))
 
 
 def test_single_passes_on_a_gpu_are_tried_apart(monkeypatch):

@@ -42,6 +42,12 @@ class Block:
     bias: bool = True
     qk_norm: bool = False
 
+    @property
+    def plain(self) -> bool:
+        """Whether norms are layer norms and maps add biases, as in the papers' networks, for which
+        the single passes are written."""
+        return self.bias and self.norm == "layer"
+
     def norm_of(self, width: int) -> Norm:
         """A norm over vectors of this width: x ↦ g ⊙ (x − mean) / √(variance + eps) + b, or with
         `rms` x ↦ g ⊙ x / √(mean of x² + eps) (Zhang & Sennrich 2019, Eq. 4)."""

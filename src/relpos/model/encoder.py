@@ -47,7 +47,7 @@ class Embedding(nn.Module):
         kernel: str,
     ) -> None:
         super().__init__()
-        self.kernel = kernel
+        self.kernel, self.plain = kernel, block.plain
         self.words = nn.Embedding(vocabulary, shape.embedding)
         self.types = nn.Embedding(token_types, shape.embedding) if token_types else None
         self.norm = block.norm_of(shape.embedding)
@@ -78,7 +78,7 @@ class Embedding(nn.Module):
         if positions is not None:
             beside.append(positions.to(x.dtype))
         swept = x.device.type != "cpu" and sweeps.serve(self.kernel, x, self.training)
-        if beside and isinstance(self.norm, nn.LayerNorm) and self.norm.bias is not None and swept:
+        if beside and self.plain and swept:
             dtype = compute_dtype(x)
             x, _ = sweeps.add_norm(
                 x.to(dtype),
@@ -153,12 +153,7 @@ class Layer(nn.Module):
             call = call._replace(kept=call.held)
         kept = call.kept
 
-        # The single passes know layer norms and biases, and the exact GELU without a gate.
-        swept = (
-            self.block.norm == "layer"
-            and self.block.bias
-            and sweeps.serve(self.attention.kernel, x, self.training)
-        )
+        swept = self.block.plain and sweeps.serve(self.attention.kernel, x, self.training)
         # the sums with the residual stream add the biases of the maps before them
         apart = swept and x.device.type != "cpu"
 
@@ -198,6 +193,7 @@ class Layer(nn.Module):
                     self.block.activate(convolved(conv, "inner", self.widen(y), y, call)),
                 )
             )
+        # The single passes know the exact GELU without a gate.
         elif swept and self.block.activation == "gelu" and not self.block.glu:
             y = sweeps.feed_forward(wanted.among(kept, y), self.widen, self.narrow, not apart)
             beside = (self.narrow.bias,) if apart else ()

@@ -38,6 +38,7 @@ class Head(nn.Module):
         tied: bool = True,
     ) -> None:
         super().__init__()
+        self.plain = block.plain and activation == "gelu"
         self.narrow = nn.Linear(hidden, embedding, block.bias)
         self.activation = ACTIVATIONS[activation]
         self.norm = block.norm_of(embedding)
@@ -54,13 +55,7 @@ class Head(nn.Module):
     ) -> Float[Tensor, "*batch embedding"]:
         """(..., hidden) → (..., embedding): what the word table is multiplied with; `swept` on a
         CPU, as in `loss_sum`."""
-        if (
-            swept
-            and x.device.type == "cpu"
-            and self.activation is functional.gelu
-            and self.narrow.bias is not None
-            and isinstance(self.norm, nn.LayerNorm)
-        ):
+        if swept and self.plain and x.device.type == "cpu":
             return sweeps.transform(x, self.narrow, self.norm)
         x = self.activation(self.narrow(x))
         # autocast would do this for a layer norm, and not for RMS

@@ -228,9 +228,9 @@ def serves(layer: Any, x: Tensor, call: Any) -> bool:
     terms it knows, and of tokens that are the first ones of each sequence."""
     attention, block = layer.attention, layer.block
     plain = (
-        not (block.norm_first or block.glu or block.qk_norm)
-        and block.bias
-        and (block.norm, block.activation) == ("layer", "gelu")
+        block.plain
+        and not (block.norm_first or block.glu or block.qk_norm)
+        and block.activation == "gelu"
         and tuple(attention.widths) == ("q", "k", "v")
         and attention.conv.by_token
     )

@@ -81,9 +81,6 @@ class Kind(NamedTuple):
     packed: bool = False  # all sequences are one row, where a kernel packs them
 
 
-_passed: dict[tuple[str, Kind], bool] = {}
-
-
 def kind_of(terms: Terms, v: Tensor, content: bool, packed: bool = False) -> Kind:
     """The kind of a call of an attention kernel with these terms and values v (B, H, n,
     head_dim)."""
@@ -101,18 +98,16 @@ def kind_of(terms: Terms, v: Tensor, content: bool, packed: bool = False) -> Kin
     )  # fmt: skip
 
 
+@cache
 def holds(kernel: ModuleType, kind: Kind) -> bool:
     """Whether the kernel equals `eager` for this kind of call. Tested once in each process; if it
     does not, one warning says so."""
-    key = (kernel.__name__, kind)
-    if key not in _passed:
-        name = kernel.__name__.rpartition(".")[2]
-        device = kind.device.type
-        warning = (
-            f"attention kernel {name!r} is not used on {device}: {{}}; plain torch computes instead"
-        )
-        _passed[key] = proven(device, warning, fault_of, kernel.__name__, kind)
-    return _passed[key]
+    name = kernel.__name__.rpartition(".")[2]
+    device = kind.device.type
+    warning = (
+        f"attention kernel {name!r} is not used on {device}: {{}}; plain torch computes instead"
+    )
+    return proven(device, warning, fault_of, kernel.__name__, kind)
 
 
 def proven(device: str, warning: str, trial: Trial, *arguments: object) -> bool:
