@@ -3,7 +3,6 @@ node that describes it."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import torch
@@ -89,22 +88,13 @@ def fitted_values(encoder: Encoder, change: Change, length: int) -> list[Values]
     return [values[number % layers] for number in range(encoder.shape.layers)]
 
 
-_FITS: dict[tuple[str, int], Values] = {}
-"""Fits made in this process: the runs of a table start from one network, and a fit takes
-seconds."""
-
-
 def _fitted(heads: Tensor, functions: int) -> Values:
     """Amplitudes, sharpnesses and centres for each head of a layer; `heads` is its F̂_P (heads, n,
     n)."""
     from relpos.analysis.profiles import fit_profiles
 
-    key = hashlib.sha256(heads.numpy().tobytes()).hexdigest(), functions
-    if key not in _FITS:
-        _FITS[key] = [
-            (fit.amplitude, fit.sharpness, fit.centre) for fit in fit_profiles(heads, functions)
-        ]
-    return _FITS[key]
+    fits = fit_profiles(heads, functions)
+    return [(fit.amplitude, fit.sharpness, fit.centre) for fit in fits]
 
 
 def changed_position(position: Node, change: Change) -> Node:
