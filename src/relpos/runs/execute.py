@@ -157,17 +157,15 @@ def _commit() -> str | None:
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
-    # `--no-optional-locks`: else `git status` takes the index's lock, and a commit of the user's
-    # fails meanwhile.
-    git = ["git", "--no-optional-locks", "-C", str(root), "status"]
-    options = ["--porcelain=v2", "--branch", "--untracked-files=no"]
+    # `--no-optional-locks`: else git takes the index's lock, and a commit of the user's fails
+    # meanwhile.
+    git = ["git", "--no-optional-locks", "-C", str(root), "describe"]
+    options = ["--always", "--abbrev=40", "--exclude=*", "--dirty=+"]
     try:
         answer = subprocess.run([*git, *options], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
-    # `# branch.oid COMMIT`, more about the branch, and a line for each file that differs
-    first, *others = answer.stdout.splitlines()
-    return first.split()[-1] + "+" * (others[-1][0] != "#")
+    return answer.stdout.strip()
 
 
 def _execute_here(run: Run, log: bool = False) -> None:
