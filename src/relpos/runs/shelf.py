@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from relpos.errors import RelposError, refuse_unknown, say
-from relpos.progress import tracked
 from relpos.readers import (
     Plain,
     besides,
@@ -40,8 +39,6 @@ TAIL = 4096
 """Bytes at the end of `LOGGED` that hold its last line."""
 DISTINGUISHING = ("seed", "position", "conv", "sources")
 """Keys of a pre-training's meaning in which the runs of one scale may differ."""
-MANY = 200
-"""A progress bar is shown for more records than this."""
 
 
 def run_folders(stage: str) -> list[Path]:
@@ -53,12 +50,9 @@ def finished(stage: str) -> Iterator[tuple[Path, Record]]:
     """Folder and record of each finished run of a stage, sorted by name.
 
     A damaged record is named on stderr and left out: it is no reason to stop for those who read
-    other runs. A progress bar is shown where there are many records.
+    other runs.
     """
-    folders = run_folders(stage)
-    for folder in (
-        tracked(folders, f"reading records of {stage}") if len(folders) > MANY else folders
-    ):
+    for folder in run_folders(stage):
         try:
             record = read_record(folder)
         except RelposError as error:
