@@ -39,9 +39,8 @@ from relpos.train.recorded import Inputs
 
 read_of = itemgetter("input_ids", "attention_mask", "token_types")
 """What the network reads of a batch."""
-EVALUATION_BATCH = {"cpu": 64, "cuda": 1024}
-"""Rows of a forward pass without gradients, sorted by length, by device; fewer where memory is too
-small for so many."""
+EVALUATION_BATCH = 64
+"""Rows of a forward pass without gradients, sorted by length."""
 
 
 class Finetuning(Training):
@@ -157,7 +156,7 @@ class FinetuningData(StepsData):
     def val_dataloader(self) -> list[DataLoader[dict[str, Tensor]]]:
         """The rows of each dev split, sorted by length."""
         splits = [self.splits[split] for split in self.splits.task.dev.values()]
-        batches = [list(evaluation_batches(rows, EVALUATION_BATCH["cpu"])) for rows in splits]
+        batches = [list(evaluation_batches(rows, EVALUATION_BATCH)) for rows in splits]
         return [DataLoader(rows, batch_size=None) for rows in batches]  # type: ignore[arg-type]
 
     test_dataloader = val_dataloader
@@ -226,19 +225,11 @@ def outputs(model: Classifier, encoded: Encoded, precision: str) -> Tensor:
     device = device_of(model)
     model.eval()
     result = torch.empty(len(encoded), model.classifier.out_features, dtype=torch.float64)
-    most = EVALUATION_BATCH.get(device.type, 64)
-    while True:
-        # Rows come by length, and go back to their places.
-        try:
-            for batch in evaluation_batches(encoded, most):
-                inputs = (x.to(device) for x in read_of(batch))
-                with autocast(precision, device):
-                    result[batch["rows"]] = model(*inputs).double().cpu()
-            break
-        except torch.OutOfMemoryError:  # no reason to lose the training before it
-            if most == 1:
-                raise
-            most //= 2
+    # Rows come by length, and go back to their places.
+    for batch in evaluation_batches(encoded, EVALUATION_BATCH):
+        inputs = (x.to(device) for x in read_of(batch))
+        with autocast(precision, device):
+            result[batch["rows"]] = model(*inputs).double().cpu()
     if not result.isfinite().all():
         raise RelposError(
             "fine-tuning diverged: the outputs are not numbers; try a lower recipe.lr"
