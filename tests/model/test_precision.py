@@ -112,19 +112,3 @@ def test_instructions_for_bfloat16_count_where_they_are_no_slower(gain, monkeypa
         rate.bf16_gain.cache_clear()
         assert has_bf16() == (gain > 1)
     rate.bf16_gain.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("times", "precision", "speed"),
-    [(11.8, "fp32", "12 times as fast"), (1.2, "fp32", ""), (11.8, "bf16", "")],
-)
-def test_a_gpu_says_what_fp32_costs(times, precision, speed, monkeypatch, capsys):
-    monkeypatch.setattr(training, "fp32_over_bf16", lambda _: times)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H100")
-    training.tell_of_precision(precision, torch.device("cuda"))
-    line = (
-        f"relpos: NVIDIA H100 multiplies matrices {speed} with precision=bf16 as with fp32\n"
-        if speed
-        else ""
-    )
-    assert capsys.readouterr().err == line

@@ -220,37 +220,12 @@ def _trainer(
 
 
 def tell_of_precision(precision: str, device: torch.device) -> None:
-    """Prints a line where the other number format would be much faster on this device, or this one
-    is no faster."""
-    if (
-        device.type == "cuda"
-        and precision == "fp32"
-        and (times := round(fp32_over_bf16(device))) > 1
-    ):
-        say(
-            f"relpos: {torch.cuda.get_device_name(device)} multiplies matrices {times} times as "
-            f"fast with precision=bf16 as with fp32"
-        )
+    """Prints a line where this number format is no faster on this device than float32."""
     if device.type == "cpu" and precision == "bf16" and not has_bf16():
         say(
             "relpos: this processor multiplies bfloat16 no faster than float32, so that "
             "precision=bf16 rounds factors, multiplies them in float32 and saves nothing here"
         )
-
-
-def fp32_over_bf16(device: torch.device) -> float:
-    """The time of a large matrix product in float32 over that in bfloat16, on a GPU; some
-    milliseconds are enough to tell."""
-    times = []
-    for dtype in (torch.float32, torch.bfloat16):
-        x = torch.zeros(4096, 4096, dtype=dtype, device=device)
-        marks = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
-        for mark in marks:  # the first product does not count
-            _ = x @ x
-            mark.record()
-        torch.cuda.synchronize(device)
-        times.append(marks[1].elapsed_time(marks[2]))
-    return times[0] / times[1]
 
 
 def _noted(run: TrainingRun, key: str, processes: int) -> list[int]:
