@@ -233,18 +233,10 @@ def tensorboard_logger(*, run: RunFacts, folder: Path) -> Logger:
 
 
 def log_figure(loggers: list[Logger], name: str, path: Path) -> None:
-    """Shows a picture in the loggers that can."""
+    """Shows a picture in Weights & Biases."""
     for logger in loggers:
         if isinstance(logger, WandbLogger):
             logger.log_image(key=name, images=[str(path)])
-        elif isinstance(logger, TensorBoardLogger):
-            import matplotlib.image
-
-            logger.experiment.add_image(
-                name,
-                matplotlib.image.imread(path)[..., :3],
-                dataformats="HWC",
-            )
 
 
 class Bar(pl.Callback):
