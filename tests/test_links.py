@@ -32,7 +32,7 @@ def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["claim.json", "log.txt", "config.yaml", "metrics.jsonl", "claim.lock", "anything"]
+    "name", ["log.txt", "config.yaml", "metrics.jsonl", "claim.lock", "anything"]
 )
 def test_a_link_in_a_runs_folder_is_refused_by_name(name, secret):
     run = pretend()

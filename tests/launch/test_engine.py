@@ -58,8 +58,9 @@ class Table:
         """The processes that are in the middle of a pre-training and have logged a step."""
         for path in (self.root / "pretrain").glob("*/metrics.jsonl"):
             begun = path.stat().st_size and list(path.parent.glob("checkpoint/last-*"))
-            if begun and read_record(path.parent).state == "running":
-                yield int(json.loads((path.parent / "claim.json").read_text())["pid"])
+            record = read_record(path.parent)
+            if begun and record.state == "running":
+                yield record.starts[-1]["pid"]
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:

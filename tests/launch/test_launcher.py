@@ -133,9 +133,9 @@ def at_work(root: Path) -> list[int]:
     """The processes in the middle of a run."""
     pids = []
     for folder in (root / "pretrain").iterdir():
-        if read_record(folder).state == "running" and is_locked(folder):
-            with suppress(ValueError):  # just being written, by a process that has not begun
-                pids.append(int(json.loads((folder / "claim.json").read_text())["pid"]))
+        record = read_record(folder)
+        if record.state == "running" and is_locked(folder):
+            pids.append(record.starts[-1]["pid"])
     return pids
 
 

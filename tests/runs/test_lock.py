@@ -49,10 +49,12 @@ def test_a_locked_run_is_not_taken_until_its_holder_is_killed(tmp_path):
 
 
 def test_asking_for_a_lock_writes_nothing(tmp_path):
-    with locked(tmp_path):
-        before = (tmp_path / "claim.json").read_text(encoding="utf-8")
     assert not is_locked(tmp_path)
-    assert (tmp_path / "claim.json").read_text(encoding="utf-8") == before
+    assert not list(tmp_path.iterdir())
+    with locked(tmp_path):
+        pass
+    assert not is_locked(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["claim.lock"]
 
 
 def test_a_lock_in_a_folder_that_cannot_be_made_is_one_line(tmp_path):
@@ -107,11 +109,22 @@ def test_a_file_system_without_locks_is_refused_and_nothing_is_left_to_wait_for(
         assert held
 
 
-@pytest.mark.parametrize("content", ["[]", "{", "{}", "[" * 100_000])
-def test_a_holder_that_is_not_known_is_another_process(content, tmp_path, capsys):
+START = '{"pid": 7, "host": "there", "time": "2026-01-02T03:04:05+00:00"'
+
+
+@pytest.mark.parametrize(
+    ("record", "who"),
+    [
+        (f'{{"starts": [{START}}}]}}', "process 7 on there (since 2026-01-02T03:04:05+00:00)"),
+        (f'{{"starts": [{START}, "ended": "died"}}]}}', "another process"),
+        ('{"starts": [{"pid": 7}]}', "another process"),
+        *((damaged, "another process") for damaged in ("[]", "{", "{}", "[" * 100_000)),
+    ],
+)
+def test_who_waits_is_told_for_whom_where_the_record_says_so(record, who, tmp_path, capsys):
     process, _ = holder(tmp_path)
-    (tmp_path / "claim.json").write_text(content, encoding="utf-8")
+    (tmp_path / "record.json").write_text(record, encoding="utf-8")
     threading.Timer(0.5, process.kill).start()
     with locked(tmp_path):
-        assert "waiting for another process to finish" in capsys.readouterr().err
+        assert f"waiting for {who} to finish" in capsys.readouterr().err
     process.wait()

@@ -179,10 +179,6 @@ def test_what_a_process_of_another_host_left_behind_is_taken_up(run):
     run.path.mkdir(parents=True)
     (run.path / "claim.lock").touch()
     write_json(
-        run.path / "claim.json",
-        {"pid": 1, "host": "elsewhere", "since": "2020-01-01T00:00:00+00:00"},
-    )
-    write_json(
         run.path / "record.json", {"state": "running", "starts": [{"pid": 1, "host": "elsewhere"}]}
     )
     assert execute(run).state == "finished"

@@ -4,23 +4,17 @@ ends, however that happens."""
 from __future__ import annotations
 
 import errno
-import json
-import os
-import socket
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 from filelock import FileLock, SoftFileLock, Timeout
 
 from relpos.errors import RelposError, say
-from relpos.files import LOCK, check_place, naming, note_locked, opened, refuse_links
-from relpos.readers import read_json
+from relpos.files import LOCK, check_place, note_locked, refuse_links
+from relpos.runs.run import read_record
 
-HOLDER = "claim.json"
-"""In a run's folder, beside `LOCK`: who held it last."""
 MINUTE = 60.0
 """Seconds."""
 NO_LOCKS = "its file system has no locks, which keep two processes from one run; name a folder on another one"
@@ -61,18 +55,13 @@ def locked(
         if not wait:
             yield False
             return
-        say(f"relpos: waiting for {_describe(folder / HOLDER)} to finish {folder}")
+        say(f"relpos: waiting for {_holder(folder)} to finish {folder}")
         # Without a limit: a training takes days, and the system frees the lock of a holder that
         # dies.
         while not _acquire(lock, MINUTE):
             meanwhile()
     note_locked(folder, True)
     try:
-        # For those who wait and want to know for whom; the lock itself is the operating system's.
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
-        with naming(folder / HOLDER), opened(folder / HOLDER, "w", encoding="utf-8") as file:
-            json.dump(holder, file)
         yield True
     finally:
         note_locked(folder, False)
@@ -82,9 +71,8 @@ def locked(
 def is_locked(folder: Path) -> bool:
     """Whether a process somewhere is at work on the run in `folder`.
 
-    The only way to know is to take its lock for a moment; `claim.json` goes on naming who held it
-    last. If this process may not lock the folder, the run counts as locked: its record says
-    `running`, and nothing speaks against it.
+    The only way to know is to take its lock for a moment. If this process may not lock the folder,
+    the run counts as locked: its record says `running`, and nothing speaks against it.
     """
     lock = FileLock(folder / LOCK)
     if not (folder / LOCK).exists():  # nobody has ever locked it; and asking makes no files
@@ -130,9 +118,12 @@ def _acquire(lock: FileLock, seconds: float = 0) -> bool:
     return free
 
 
-def _describe(holder: Path) -> str:
+def _holder(folder: Path) -> str:
+    """The process that is at work on the run in `folder`: its record has the start, which is
+    written a moment after the lock is taken."""
     try:
-        content = read_json(holder, dict)
-        return f"process {content['pid']} on {content['host']} (since {content['since']})"
-    except (RelposError, KeyError):
+        open_starts = [start for start in read_record(folder).starts if not start.get("ended")]
+        start = open_starts[-1]
+        return f"process {start['pid']} on {start['host']} (since {start['time']})"
+    except (RelposError, LookupError):
         return "another process"
