@@ -50,7 +50,7 @@ class Embedding(nn.Module):
         self.kernel, self.plain = kernel, block.plain
         self.words = nn.Embedding(vocabulary, shape.embedding)
         self.types = nn.Embedding(token_types, shape.embedding) if token_types else None
-        self.norm = block.norm_of(shape.embedding)
+        self.norm: Any = block.norm_of(shape.embedding)
         self.dropout = Dropout(block.dropout)
         self.widen = (
             nn.Identity()

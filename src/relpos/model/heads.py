@@ -41,7 +41,7 @@ class Head(nn.Module):
         self.plain = block.plain and activation == "gelu"
         self.narrow = nn.Linear(hidden, embedding, block.bias)
         self.activation = ACTIVATIONS[activation]
-        self.norm = block.norm_of(embedding)
+        self.norm: Any = block.norm_of(embedding)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         # Published checkpoints may have one; networks trained here are tied.
         self.table = (
