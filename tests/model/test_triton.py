@@ -210,11 +210,12 @@ def test_without_cuda_the_kernel_is_refused():
 
 
 PROVEN: dict[Any, bool] = {}
+HOLDS = proof.holds.__wrapped__
 
 
 def _proven_once(kernel: Any, kind: Any) -> bool:
     if (kernel, kind) not in PROVEN:
-        PROVEN[kernel, kind] = proof.holds.__wrapped__(kernel, kind)
+        PROVEN[kernel, kind] = HOLDS(kernel, kind)
     return PROVEN[kernel, kind]
 
 
