@@ -129,12 +129,15 @@ inline void by_mkl(bool ta, bool tb, int m, int n, int k, float alpha, const flo
                    int ldc) {
   sgemm_(tb ? "T" : "N", ta ? "T" : "N", &n, &m, &k, &alpha, b, &ldb, a, &lda, &beta, c, &ldc);
 }
-// The matrix as floats, without the gaps between its rows.
-inline const float* widened(const bfloat16* from, int rows, int columns, int ld, int which) {
-  float* to = scratch(which, int64_t(rows) * columns);
-  for (int r = 0; r < rows; ++r)
+inline void as_floats(const bfloat16* from, int64_t rows, int64_t columns, int64_t ld, float* to, int64_t to_ld) {
+  for (int64_t r = 0; r < rows; ++r)
 #pragma omp simd
-    for (int c = 0; c < columns; ++c) to[int64_t(r) * columns + c] = load(from[int64_t(r) * ld + c]);
+    for (int64_t c = 0; c < columns; ++c) to[r * to_ld + c] = load(from[r * ld + c]);
+}
+// The matrix as floats, without the gaps between its rows.
+inline const float* widened(const bfloat16* from, int64_t rows, int64_t columns, int64_t ld, int which) {
+  float* to = scratch(which, rows * columns);
+  as_floats(from, rows, columns, ld, to, columns);
   return to;
 }
 // Whether MKL multiplies bfloat16 as floats: without instructions for bfloat16 it takes some ten times as long.
@@ -161,8 +164,7 @@ inline bool own(int64_t m, int64_t n) {
 
 // alpha op(B) (k, n) of a product. For our own it lies in panels of 16 columns, which consist of words: a float, or two bfloat16 of a
 // column, one below the other, which the instruction multiplies by two neighbours in a row of op(A) and adds up. From a row of words
-// to the next it is `step` words, from a panel to the next `panel`. Where MKL multiplies bfloat16 as floats, the words are the matrix as
-// floats, with `step` from one row to the next and `panel` from a column to the sixteenth after it.
+// to the next it is `step` words, from a panel to the next `panel`.
 template <class T>
 struct Right {
   bool transposed;
@@ -170,7 +172,10 @@ struct Right {
   float alpha;
   const T* from;
   int64_t ld;
-  const uint32_t* words;
+  float* wide;            // B as floats, where it is multiplied as floats; or null
+  int64_t wide_ld;
+  uint32_t* packed;       // the words, where they are a copy
+  const uint32_t* words;  // null: MKL multiplies
   int64_t step, panel;
 };
 
@@ -311,35 +316,57 @@ void multiply(bool ta, int64_t m, const T* a, int64_t lda, const Right<T>& right
 }
 #endif
 
-// alpha op(B), packed into a scratch of its own where it has to be.
+// alpha op(B) with room for its panels, which `pack` fills.
 template <class T>
-Right<T> right_of(int which, bool transposed, int64_t n, int64_t k, float alpha, const T* b, int64_t ld) {
-  Right<T> right{transposed, n, k, alpha, b, ld, nullptr, 0, 0};
+Right<T> right_for(int which, bool transposed, int64_t n, int64_t k, float alpha, const T* b, int64_t ld) {
+  Right<T> right{transposed, n, k, alpha, b, ld, nullptr, transposed ? k : n, nullptr, nullptr, 0, 0};
+  if constexpr (sizeof(T) != sizeof(float) && (IN_FLOAT<T> || !OWN<T>))
+    if (widens()) right.wide = scratch(which + 13, n * k);
 #if OWN_PRODUCTS
-  if (!own<T>(2, n)) return right;
-  if constexpr (IN_FLOAT<T>) {
-    const float* wide = widened(b, transposed ? n : k, transposed ? k : n, ld, which + 13);
-    const Right<float> floats = right_of(which, transposed, n, k, alpha, wide, transposed ? k : n);
-    right.words = floats.words, right.step = floats.step, right.panel = floats.panel;
-    return right;
-  }
+  if (!(IN_FLOAT<T> ? own<float>(2, n) : own<T>(2, n))) return right;
   if (sizeof(T) == sizeof(float) && !transposed && alpha == 1.0f && n % 16 == 0) {
     right.words = reinterpret_cast<const uint32_t*>(b), right.step = ld, right.panel = 16;
     return right;
   }
-  right.step = 16, right.panel = 16 * words_of<T>(k);
-  uint32_t* words = scratch_of<uint32_t>(which, (n + 15) / 16 * right.panel);
-  for (int64_t column = 0; column < n; column += 16)
-    (transposed ? pack_columns<T> : pack_rows<T>)(b, ld, k, column, n - column < 16 ? n - column : 16, alpha, words + column / 16 * right.panel,
-                                                  16);
-  right.words = words;
+  right.step = 16, right.panel = 16 * (IN_FLOAT<T> ? k : words_of<T>(k));
+  right.words = right.packed = scratch_of<uint32_t>(which, (n + 15) / 16 * right.panel);
 #endif
-  if constexpr (sizeof(T) != sizeof(float) && !OWN<T>) {
-    if (widens()) {
-      right.words = reinterpret_cast<const uint32_t*>(widened(b, transposed ? n : k, transposed ? k : n, ld, which + 13));
-      right.step = transposed ? k : n, right.panel = 16 * (transposed ? k : 1);
-    }
+  return right;
+}
+
+// Fills the panel that begins with `column`.
+template <class T>
+void pack(const Right<T>& right, int64_t column) {
+  const int64_t n = right.n - column < 16 ? right.n - column : 16, k = right.k;
+  if constexpr (sizeof(T) != sizeof(float)) {
+    if (right.wide && right.transposed)
+      as_floats(right.from + column * right.ld, n, k, right.ld, right.wide + column * k, k);
+    else if (right.wide)
+      as_floats(right.from + column, k, n, right.ld, right.wide + column, right.wide_ld);
   }
+#if OWN_PRODUCTS
+  if (!right.packed) return;
+  uint32_t* to = right.packed + column / 16 * right.panel;
+  if constexpr (IN_FLOAT<T>)
+    (right.transposed ? pack_columns<float> : pack_rows<float>)(right.wide, right.wide_ld, k, column, n, right.alpha, to, 16);
+  else
+    (right.transposed ? pack_columns<T> : pack_rows<T>)(right.from, right.ld, k, column, n, right.alpha, to, 16);
+#endif
+}
+
+template <class T>
+Right<T> right_of(int which, bool transposed, int64_t n, int64_t k, float alpha, const T* b, int64_t ld) {
+  const Right<T> right = right_for(which, transposed, n, k, alpha, b, ld);
+  for (int64_t column = 0; column < n; column += 16) pack(right, column);
+  return right;
+}
+
+// The columns from `start` on, which begins a panel.
+template <class T>
+Right<T> columns_of(Right<T> right, int64_t start, int64_t columns) {
+  right.n = columns, right.from += start * (right.transposed ? right.ld : 1);
+  if (right.wide) right.wide += start * (right.transposed ? right.wide_ld : 1);
+  if (right.words) right.words += start / 16 * right.panel;
   return right;
 }
 
@@ -348,7 +375,7 @@ void product(bool ta, int64_t m, const T* a, int64_t lda, const Right<T>& right,
 #if OWN_PRODUCTS
   if constexpr (IN_FLOAT<T>) {
     if (right.words) {
-      const Right<float> floats{right.transposed, right.n, right.k, right.alpha, nullptr, 0, right.words, right.step, right.panel};
+      const Right<float> floats{right.transposed, right.n, right.k, right.alpha, nullptr, 0, nullptr, 0, nullptr, right.words, right.step, right.panel};
       const int64_t columns = ta ? m : right.k;
       return multiply(ta, m, widened(a, ta ? right.k : m, columns, lda, 17), columns, floats, beta, c, ldc);
     }
@@ -358,11 +385,10 @@ void product(bool ta, int64_t m, const T* a, int64_t lda, const Right<T>& right,
 #endif
   if constexpr (sizeof(T) == sizeof(float)) {
     by_mkl(ta, right.transposed, m, right.n, right.k, right.alpha, a, lda, right.from, right.ld, beta, c, ldc);
-  } else if (right.words) {
+  } else if (right.wide) {
     const int64_t columns = ta ? m : right.k;
     const float* wide = widened(a, ta ? right.k : m, columns, lda, 17);
-    by_mkl(ta, right.transposed, m, right.n, right.k, right.alpha, wide, columns, reinterpret_cast<const float*>(right.words), right.step, beta,
-           c, ldc);
+    by_mkl(ta, right.transposed, m, right.n, right.k, right.alpha, wide, columns, right.wide, right.wide_ld, beta, c, ldc);
   } else {
     cblas_gemm_bf16bf16f32(101, ta ? 112 : 111, right.transposed ? 112 : 111, m, right.n, right.k, right.alpha, &a->bits, lda,
                            &right.from->bits, right.ld, beta, c, ldc);
@@ -1137,29 +1163,31 @@ constexpr int64_t ROWS_AT_ONCE = 96, COLUMNS_AT_ONCE = 512;  // of a product: wh
 template <class T>
 void run(const ProductCall& call, bool) {
   const T* a = reinterpret_cast<const T*>(call.a);
-  const Right<T> whole = right_of(8, call.b_transposed, call.columns, call.depth, 1.0f, reinterpret_cast<const T*>(call.b), call.b_row);
+  const Right<T> whole = right_for(8, call.b_transposed, call.columns, call.depth, 1.0f, reinterpret_cast<const T*>(call.b), call.b_row);
   const bool in_place = !call.narrow || sizeof(T) == sizeof(float);
-  // Of matrices of few rows, as gradients of weights are, the blocks of rows alone would leave some threads with twice the work.
-#pragma omp parallel for collapse(2) schedule(dynamic) num_threads(call.threads)
-  for (int64_t first = 0; first < call.rows; first += ROWS_AT_ONCE) {
-    for (int64_t start = 0; start < call.columns; start += COLUMNS_AT_ONCE) {
-      const int64_t rows = call.rows - first < ROWS_AT_ONCE ? call.rows - first : ROWS_AT_ONCE;
-      const int64_t columns = call.columns - start < COLUMNS_AT_ONCE ? call.columns - start : COLUMNS_AT_ONCE;
-      Right<T> right = whole;
-      right.n = columns, right.from += start * (call.b_transposed ? call.b_row : 1);
-      if (right.words) right.words += start / 16 * right.panel;
-      const int64_t place = first * call.columns + start, step = in_place ? call.columns : columns;
-      float* to = in_place ? reinterpret_cast<float*>(call.out) + place : scratch(19, rows * columns);
-      for (int64_t row = 0; row < rows && (call.bias || call.beside); ++row) {
-        const T* beside = reinterpret_cast<const T*>(call.beside) + place + row * call.columns;
-        for (int64_t c = 0; c < columns; ++c)
-          to[row * step + c] = (call.bias ? call.bias[start + c] : 0.0f) + (call.beside ? load(beside[c]) : 0.0f);
+#pragma omp parallel num_threads(call.threads)
+  {
+#pragma omp for schedule(static)
+    for (int64_t column = 0; column < call.columns; column += 16) pack(whole, column);
+    // Of matrices of few rows, as gradients of weights are, the blocks of rows alone would leave some threads with twice the work.
+#pragma omp for collapse(2) schedule(dynamic)
+    for (int64_t first = 0; first < call.rows; first += ROWS_AT_ONCE) {
+      for (int64_t start = 0; start < call.columns; start += COLUMNS_AT_ONCE) {
+        const int64_t rows = call.rows - first < ROWS_AT_ONCE ? call.rows - first : ROWS_AT_ONCE;
+        const int64_t columns = call.columns - start < COLUMNS_AT_ONCE ? call.columns - start : COLUMNS_AT_ONCE;
+        const int64_t place = first * call.columns + start, step = in_place ? call.columns : columns;
+        float* to = in_place ? reinterpret_cast<float*>(call.out) + place : scratch(19, rows * columns);
+        for (int64_t row = 0; row < rows && (call.bias || call.beside); ++row) {
+          const T* beside = reinterpret_cast<const T*>(call.beside) + place + row * call.columns;
+          for (int64_t c = 0; c < columns; ++c)
+            to[row * step + c] = (call.bias ? call.bias[start + c] : 0.0f) + (call.beside ? load(beside[c]) : 0.0f);
+        }
+        product(call.a_transposed, rows, a + first * (call.a_transposed ? 1 : call.a_row), call.a_row, columns_of(whole, start, columns),
+                call.bias || call.beside ? 1.0f : 0.0f, to, step);
+        if (in_place) continue;
+        for (int64_t row = 0; row < rows; ++row)
+          narrow(to + row * columns, reinterpret_cast<T*>(call.out) + place + row * call.columns, columns);
       }
-      product(call.a_transposed, rows, a + first * (call.a_transposed ? 1 : call.a_row), call.a_row, right,
-              call.bias || call.beside ? 1.0f : 0.0f, to, step);
-      if (in_place) continue;
-      for (int64_t row = 0; row < rows; ++row)
-        narrow(to + row * columns, reinterpret_cast<T*>(call.out) + place + row * call.columns, columns);
     }
   }
 }
