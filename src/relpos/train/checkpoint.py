@@ -21,7 +21,7 @@ from relpos.errors import RelposError
 from relpos.files import check_place, replacing
 from relpos.process import STOPS, on_stops
 from relpos.readers import Plain
-from relpos.train.checkpoint_files import HALF, LAST, UNNAMED, checked_name
+from relpos.train.checkpoint_files import HALF, LAST, UNNAMED, WHOLE, checked_name
 from relpos.train.group import ALONE, Group
 
 
@@ -87,7 +87,7 @@ class WholeCheckpoints(TorchCheckpointIO):
         with replacing(named) as temporary:  # which flushes the new name to disk
             unnamed.replace(temporary)
         # Only now: until the new one has its name, the earlier one is the last whole one.
-        for other in list(path.parent.glob("*.ckpt")):
+        for other in list(path.parent.glob(WHOLE)):
             if other != named:
                 other.unlink(missing_ok=True)
 

@@ -18,6 +18,8 @@ UNNAMED = "writing.ckpt"
 """A whole file before its checksum is known."""
 HALF = ".*.ckpt.*"
 """Pattern of what a kill has left half written."""
+WHOLE = "*.ckpt"
+"""Pattern of every checkpoint, also of one whose checksum is not known yet."""
 
 
 def checked_name(path: Path, written: Path) -> Path:
