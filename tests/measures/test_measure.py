@@ -145,7 +145,7 @@ def test_a_snapshot_without_weights_is_left_out_where_nothing_of_it_is_kept(
     )
 
 
-def test_a_snapshot_has_no_course(trained, monkeypatch, tmp_path):
+def test_a_snapshot_has_no_course_and_none_of_the_last_losses(trained, monkeypatch, tmp_path):
     monkeypatch.setenv("RELPOS_RUNS", str(tmp_path))
     run, [measure] = pretraining(trained), chosen(["attention"])
     monkeypatch.setattr(type(measure), "measure", lambda *_: {"attention": {}})
@@ -154,4 +154,5 @@ def test_a_snapshot_has_no_course(trained, monkeypatch, tmp_path):
         seen(Sample(resolve(path)), [measure], course=True)
         for path in (run, run / "snapshots" / "50.safetensors")
     )
-    assert (list(end.course), list(snapshot.course)) == ([50], [])
+    assert ("heldout_loss" in end.scores, list(end.course)) == (True, [50])
+    assert (snapshot.scores, snapshot.course) == ({}, {})

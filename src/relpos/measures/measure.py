@@ -148,11 +148,13 @@ class Measured:
             drawn as their mean.
         results: of the network.
         course: per cent of the steps → the results of the network as it was then.
+        scores: the numbers in its training's record, such as `heldout_loss`.
     """
 
     name: str
     results: Plain
     course: Mapping[int, Plain] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from relpos.readers import Plain
 from relpos.runs.execute import execute
 from relpos.runs.networks import Network
 from relpos.runs.run import recorded
+from relpos.runs.shelf import final
 from relpos.stages.measure import MeasureStage, kept
 
 
@@ -76,15 +77,18 @@ def seen(
         RelposError: as `measured`.
     """
     network = sample.network
-    results = measured(sample, wanted, named)
-    along = {}
+    of_network = Measured(network.name, measured(sample, wanted, named))
     if course:
+        along = {}
         for percent in shares(network):
             snapshot = network.at(percent)
             # A snapshot without its weights has the results that are kept, or none.
             if available := [measure for measure in wanted if is_here(snapshot, measure)]:
                 along[percent] = measured(replace(sample, network=snapshot), available, named)
-    return Measured(network.name, results, along)
+        of_network = replace(of_network, course=along)
+    if network.is_snapshot:  # the record's numbers are those of the last step
+        return of_network
+    return replace(of_network, scores=final(network.record))
 
 
 def is_here(network: Network, measure: Measure) -> bool:

@@ -23,6 +23,7 @@ from relpos.ranges import Count
 from relpos.readers import Plain
 from relpos.runs.networks import Network
 
+LOSS = "heldout_loss"
 SEEN = 10_000
 """Training examples whose lengths are read."""
 
@@ -100,9 +101,12 @@ class Toeplitz(Measure):
         return Figure(100 * results["toeplitz"]["r2"])
 
     def draw(self, networks: Sequence[Measured]) -> Iterator[Drawing]:
-        """R² by head and of blocks of each network, and of P along the snapshots."""
+        """R² by head and of blocks of each network; of P along the snapshots; and, of several
+        networks, against their losses."""
         course: list[Plain] = []
+        points: list[Plain] = []
         along, (of_course,) = style.grid(1, 1, 5.6, 3.2)
+        against, (of_losses,) = style.grid(1, 1, 5.6, 3.2)
         for number, network in enumerate(networks):
             yield self._of(network.name, network.results["toeplitz"])
             if network.course:
@@ -121,11 +125,25 @@ class Toeplitz(Measure):
                     markersize=3,
                     **style.look(number),
                 )
+            if LOSS in network.scores:
+                point = network.results["toeplitz"]["P"], network.scores[LOSS]
+                points.append({"network": network.name, LOSS: point[1], "r2": point[0]})
+                of_losses.plot(*point, "o", color=style.COLOURS[0], markersize=4)
+                of_losses.annotate(
+                    network.name,
+                    point,
+                    (3, 3),
+                    textcoords="offset points",
+                    fontsize=5,
+                )
         if course:
             style.logarithmic(of_course, {row["per_cent"] for row in course})
             of_course.set(xlabel="per cent of the steps", ylabel="R² of P")
             of_course.legend(fontsize=7, frameon=False)
             yield Drawing("toeplitz-along-training", course, along)
+        if len(points) > 1:
+            of_losses.set(xlabel="R² of P", ylabel=LOSS)
+            yield Drawing(f"toeplitz-against-{LOSS}", points, against)
 
     def _of(self, name: str, result: Plain) -> Drawing:
         """R² of a network's matrices as a table and two panels: F̂_P by head, and blocks of P."""
