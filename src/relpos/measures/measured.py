@@ -13,7 +13,6 @@ from relpos.readers import Plain
 from relpos.runs.execute import execute
 from relpos.runs.networks import Network
 from relpos.runs.run import recorded
-from relpos.runs.shelf import final
 from relpos.stages.measure import MeasureStage, kept
 
 
@@ -88,7 +87,7 @@ def seen(
         of_network = replace(of_network, course=along)
     if network.is_snapshot:  # the record's numbers are those of the last step
         return of_network
-    return replace(of_network, scores=final(network.record))
+    return replace(of_network, scores=network.record.figures)
 
 
 def is_here(network: Network, measure: Measure) -> bool:
