@@ -153,24 +153,30 @@ def test_the_fast_tokenizer_of_a_model_with_our_options_gives_its_ids(kind, dial
 
 
 @pytest.mark.parametrize(
-    "dials",
+    ("dials", "option"),
     [
-        {"model_type": "word"}, {"model_type": "char"}, {"control_symbols": ["§"]}, SYMBOLS, SUFFIX, KEPT,
-        {"add_dummy_prefix": False}, {"split_by_whitespace": False}, {"normalization_rule_name": "nfkc_cf"},
-        {"normalization_rule_name": "identity"}, {"normalization_rule_tsv": "rule.tsv"},
+        ({"model_type": "word"}, "a model_type"),
+        ({"model_type": "char"}, "a model_type"),
+        ({"control_symbols": ["§"]}, "a control symbol of one character"),
+        (SYMBOLS, "user_defined_symbols"),
+        (SUFFIX, "treat_whitespace_as_suffix=true"),
+        (KEPT, "remove_extra_whitespaces=false"),
+        ({"add_dummy_prefix": False}, "add_dummy_prefix=false"),
+        ({"split_by_whitespace": False}, "pieces of several words"),
+        ({"normalization_rule_name": "nfkc_cf"}, "normalization_rule_name=nfkc_cf"),
+        ({"normalization_rule_name": "identity"}, "normalization_rule_name=identity"),
+        ({"normalization_rule_tsv": "rule.tsv"}, "normalization_rule_name=user_defined"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_model_with_options_that_we_do_not_train_with_has_no_fast_tokenizer(
-    dials, tmp_path, monkeypatch
+    dials, option, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rule.tsv").write_text("61 62\t63\n")  # ab becomes c
     sentencepiece_model(tmp_path / "theirs", **dials)
     ours = adopted(tmp_path)
-    with pytest.raises(
-        RelposError, match="there is no fast tokenizer for options that relpos does not"
-    ):
+    with pytest.raises(RelposError, match=f"there is no fast tokenizer for {option}"):
         fast_tokenizer(ours)
 
 

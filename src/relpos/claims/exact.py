@@ -93,11 +93,13 @@ class AllProperties(Judgement):
         # where it has to wait for a core.
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
-        lacking = {
-            name: [key for key, has in has_properties(name).items() if not has]
-            for name in methods_of_table_1()
-        }
-        torch.set_num_threads(threads)
+        try:
+            lacking = {
+                name: [key for key, has in has_properties(name).items() if not has]
+                for name in methods_of_table_1()
+            }
+        finally:
+            torch.set_num_threads(threads)
         complete = [name for name, keys in lacking.items() if not keys]
         figures = [f"all six: {', '.join(complete) or 'none'}"]
         figures += [f"{name} lacks {', '.join(keys)}" for name, keys in lacking.items() if keys]

@@ -115,25 +115,30 @@ def fast_tokenizer(tokenizer: Tokenizer) -> Fast:
 
 
 def _refuse_foreign(tokenizer: Tokenizer, symbols: list[str], controls: list[str]) -> None:
-    """Raises RelposError for a model with options that `train_tokenizer` does not set and that
-    change its ids."""
+    """Raises RelposError, which names the option, for a model with one that `train_tokenizer` does
+    not set and that changes its ids."""
     trained = tokenizer.proto.trainer_spec
     spec = tokenizer.proto.normalizer_spec
-    spaced = not trained.treat_whitespace_as_suffix and (
-        spec.add_dummy_prefix and spec.remove_extra_whitespaces and spec.escape_whitespaces
-    )
-    # A text may hold the character that a control symbol is, and a piece of several words crosses
-    # the places where a text is cut.
-    pieces = (piece.piece for piece in tokenizer.proto.pieces)
-    split = all(len(name) > 1 for name in controls) and not any(
-        SPACE in name[1:] for name in pieces
-    )
-    known = trained.model_type in (UNIGRAM, BPE) and spec.name in RULES
-    if symbols or not (known and spaced and split):
-        raise RelposError(
-            f"tokenizer {tokenizer.path}: there is no fast tokenizer for options that relpos does "
-            f"not train with; relpos.load opens the network"
-        )
+    names = [piece.piece for piece in tokenizer.proto.pieces]
+    foreign = {
+        "a model_type that is not unigram or bpe": trained.model_type not in (UNIGRAM, BPE),
+        f"normalization_rule_name={spec.name}": spec.name not in RULES,
+        "user_defined_symbols": symbols,
+        "treat_whitespace_as_suffix=true": trained.treat_whitespace_as_suffix,
+        "add_dummy_prefix=false": not spec.add_dummy_prefix,
+        "remove_extra_whitespaces=false": not spec.remove_extra_whitespaces,
+        "escape_whitespaces=false": not spec.escape_whitespaces,
+        # A text may hold the character.
+        "a control symbol of one character": any(len(name) == 1 for name in controls),
+        # Such a piece crosses the places where a text is cut.
+        "pieces of several words": any(SPACE in name[1:] for name in names),
+    }
+    for option, is_there in foreign.items():
+        if is_there:
+            raise RelposError(
+                f"tokenizer {tokenizer.path}: there is no fast tokenizer for {option}, with which "
+                f"relpos does not train; relpos.load opens the network"
+            )
 
 
 def _normalizer(table: bytes) -> normalizers.Normalizer:
