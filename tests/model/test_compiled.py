@@ -283,6 +283,12 @@ def results_of_network(
     return {name: x.detach().double() for name, x in (grads | {"loss": total}).items()}
 
 
+def is_far(tested: Tensor, plain: Tensor, exact: Tensor, dtype: torch.dtype) -> bool:
+    """A single number, a sum over all scores, may be exact in plain torch by chance."""
+    allowed = proof.allowed(plain, exact, dtype) * (4 if exact.numel() == 1 else 1)
+    return not float((tested - exact).norm()) <= allowed
+
+
 @pytest.fixture
 def layers(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each pass through a layer was one step of differentiation."""
@@ -310,7 +316,7 @@ def test_a_layer_in_one_step_is_as_near_to_float64_as_plain_torch(name, padded, 
     assert fast.keys() == exact.keys()
     # what adds the same to all scores of a row has no gradient but roundings
     names = [key for key in exact if exact[key].norm() > 1e-9]
-    far = [key for key in names if not proof.close(fast[key], plain[key], exact[key], dtype)]
+    far = [key for key in names if is_far(fast[key], plain[key], exact[key], dtype)]
     assert far == []
 
 

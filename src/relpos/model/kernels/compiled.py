@@ -25,6 +25,8 @@ from relpos.model.precision import compute_dtype
 from relpos.model.shape import Heads, Mask, mapped
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+LANES = 16
+"""A row of probabilities is filled up to whole vectors of so many numbers."""
 PARTS = 4
 """The gradients of factored kernels' tables, which are large, are summed in so many runs of
 sequences."""
@@ -283,7 +285,7 @@ def forward(
     batch, heads, n, _ = rest.sizes(of_pairs.v)
     p = None
     if keep or rest.draw.rate > 0:
-        p = of_pairs.v.new_empty(batch, heads, n, n)
+        p = of_pairs.v.new_empty(batch, heads, n, -(-n // LANES) * LANES)
     call, alive = _call(of_pairs, y, p, terms, rest)
     run("relpos_attention", call, y.dtype, backward=False)
     del alive  # the call holds addresses only: until here the tensors had to live

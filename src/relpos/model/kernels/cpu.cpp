@@ -105,10 +105,15 @@ inline void narrow(const float* from, bfloat16* to, int64_t count) {
 #if defined(__AVX512BF16__)
   for (; c + 32 <= count; c += 32)
     _mm512_storeu_si512(to + c, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + c + 16), _mm512_loadu_ps(from + c)));
+  for (; c + 16 <= count; c += 16) _mm256_storeu_si256((__m256i*)(to + c), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(from + c)));
 #endif
 #pragma omp simd
   for (int64_t rest = c; rest < count; ++rest) store(to[rest], from[rest]);
 }
+
+// Numbers of a vector. Loops over rows that are filled up to whole vectors have no scalar rest.
+constexpr int64_t LANES = 16;
+inline int64_t whole(int64_t count) { return (count + LANES - 1) / LANES * LANES; }
 
 // As it would be stored as T.
 template <class T>
@@ -179,6 +184,9 @@ struct Right {
   int64_t step, panel;
 };
 
+
+constexpr int TILE_ROWS = 6;  // of our own products; × 4 panels: 24 of 32 registers hold sums
+
 #if OWN_PRODUCTS
 template <class T>
 constexpr int64_t DEPTH = sizeof(float) / sizeof(T);
@@ -187,9 +195,27 @@ inline int64_t words_of(int64_t k) {  // of an odd k the last one holds a zero
   return (k + DEPTH<T> - 1) / DEPTH<T>;
 }
 
-// A number, and the one below it in the column, which is `next` numbers further; 0: there is none.
-inline uint32_t word_of(const float* x, int64_t, float alpha) { return bits_of(*x * alpha); }
-inline uint32_t word_of(const bfloat16* x, int64_t next, float) { return uint32_t(x->bits) | (next ? uint32_t(x[next].bits) << 16 : 0u); }
+// The first of sixteen lanes; all where there are as many, which is the fast way.
+inline __mmask16 lanes_of(int64_t count) { return count > 0 ? __mmask16((1u << count) - 1u) : __mmask16(0); }
+inline void store_words(uint32_t* to, int64_t count, __m512i words) {
+  if (count >= 16)
+    _mm512_storeu_si512(to, words);
+  else
+    _mm512_mask_storeu_epi32(to, lanes_of(count), words);
+}
+
+// Sixteen words, zero from `count` on: numbers of a row, and those below them, which are `next` numbers further; 0: there are none.
+inline __m512i words_below(const float* x, int64_t, float alpha, int64_t count) {
+  const __m512 row = count >= 16 ? _mm512_loadu_ps(x) : _mm512_maskz_loadu_ps(lanes_of(count), x);
+  return (__m512i)_mm512_mul_ps(row, _mm512_set1_ps(alpha));
+}
+inline __m512i halves_of(const bfloat16* x, int64_t count) {
+  return _mm512_cvtepu16_epi32(count >= 16 ? _mm256_loadu_si256((const __m256i*)x) : _mm256_maskz_loadu_epi16(lanes_of(count), x));
+}
+inline __m512i words_below(const bfloat16* x, int64_t next, float, int64_t count) {
+  const __m512i upper = halves_of(x, count);
+  return next ? _mm512_or_si512(upper, _mm512_slli_epi32(halves_of(x + next, count), 16)) : upper;
+}
 
 // (k, …) row-major, of which columns first … first + n − 1 → rows of `stride` words, one a column, zero from n on.
 template <class T>
@@ -198,18 +224,11 @@ void pack_rows(const T* from, int64_t ld, int64_t k, int64_t first, int64_t n, f
     const T* row = from + DEPTH<T> * word * ld + first;
     const int64_t next = DEPTH<T> * word + 1 < k ? ld : 0;
     uint32_t* words = to + word * stride;
-    if (next) {
-#pragma omp simd
-      for (int64_t j = 0; j < n; ++j) words[j] = word_of(row + j, next, alpha);
-    } else {
-      for (int64_t j = 0; j < n; ++j) words[j] = word_of(row + j, 0, alpha);
-    }
-    for (int64_t j = n; j < stride; ++j) words[j] = 0;
+    int64_t j = 0;
+    for (; j + 16 <= n; j += 16) store_words(words + j, 16, words_below(row + j, next, alpha, 16));
+    for (; j < stride; j += 16) store_words(words + j, stride - j, words_below(row + j, next, alpha, n - j));
   }
 }
-
-inline __m512i sixteen(const float* x, float alpha) { return (__m512i)_mm512_mul_ps(_mm512_loadu_ps(x), _mm512_set1_ps(alpha)); }
-inline __m512i sixteen(const bfloat16* x, float) { return _mm512_loadu_si512(x); }
 
 // 16 × 16 words transposed. Each step interleaves row i with row i + 8, which rotates the eight bits of a word's row and column by one.
 inline void transpose(__m512i rows[16]) {
@@ -225,21 +244,23 @@ inline void transpose(__m512i rows[16]) {
   }
 }
 
+// Sixteen words of one row, of which `count` numbers are left.
+inline __m512i words_along(const float* x, int64_t count, float alpha) { return words_below(x, 0, alpha, count); }
+inline __m512i words_along(const bfloat16* x, int64_t count, float) {
+  return count >= 32 ? _mm512_loadu_si512(x) : _mm512_maskz_loadu_epi16(__mmask32((1u << count) - 1u), x);
+}
+
 // (…, k) row-major, of which rows first … first + n − 1 → the same of the transposed matrix.
 template <class T>
 void pack_columns(const T* from, int64_t ld, int64_t k, int64_t first, int64_t n, float alpha, uint32_t* to, int64_t stride) {
-  int64_t whole = 0;
-  for (; n == 16 && (whole + 16) * DEPTH<T> <= k; whole += 16) {
-    __m512i rows[16];
-    for (int j = 0; j < 16; ++j) rows[j] = sixteen(from + (first + j) * ld + whole * DEPTH<T>, alpha);
-    transpose(rows);
-    for (int j = 0; j < 16; ++j) _mm512_storeu_si512(to + (whole + j) * stride, rows[j]);
-  }
-  for (int64_t j = 0; j < stride; ++j) {
-    const T* row = from + (first + j) * ld;
-    for (int64_t word = whole; word < words_of<T>(k); ++word)
-      to[word * stride + j] = j < n ? word_of(row + DEPTH<T> * word, DEPTH<T> * word + 1 < k, alpha) : 0;
-  }
+  for (int64_t word = 0; word < words_of<T>(k); word += 16)
+    for (int64_t block = 0; block < stride; block += 16) {
+      __m512i rows[16];
+      for (int64_t j = 0; j < 16; ++j)
+        rows[j] = block + j < n ? words_along(from + (first + block + j) * ld + word * DEPTH<T>, k - word * DEPTH<T>, alpha) : _mm512_setzero_si512();
+      transpose(rows);
+      for (int64_t j = 0; j < 16 && word + j < words_of<T>(k); ++j) store_words(to + (word + j) * stride + block, stride - block, rows[j]);
+    }
 }
 
 inline __m512 spread(const float* a) { return _mm512_set1_ps(*a); }
@@ -281,10 +302,9 @@ void tile(int64_t words, const T* a, int64_t a_row, int64_t a_word, const uint32
 template <int PANELS, class T>
 void tiles(int64_t m, int64_t words, const T* a, int64_t a_row, int64_t a_word, const uint32_t* b, int64_t step, int64_t panel, float alpha,
            float beta, float* c, int64_t ldc, __mmask16 last) {
-  constexpr int ROWS = 6;  // × 4 panels: 24 of 32 registers hold sums
   int64_t i = 0;
-  for (; i + ROWS <= m; i += ROWS)
-    tile<ROWS, PANELS>(words, a + i * a_row, a_row, a_word, b, step, panel, alpha, beta, c + i * ldc, ldc, last);
+  for (; i + TILE_ROWS <= m; i += TILE_ROWS)
+    tile<TILE_ROWS, PANELS>(words, a + i * a_row, a_row, a_word, b, step, panel, alpha, beta, c + i * ldc, ldc, last);
   for (; i + 2 <= m; i += 2) tile<2, PANELS>(words, a + i * a_row, a_row, a_word, b, step, panel, alpha, beta, c + i * ldc, ldc, last);
   for (; i < m; ++i) tile<1, PANELS>(words, a + i * a_row, a_row, a_word, b, step, panel, alpha, beta, c + i * ldc, ldc, last);
 }
@@ -293,12 +313,12 @@ void tiles(int64_t m, int64_t words, const T* a, int64_t a_row, int64_t a_word, 
 inline int64_t part_of(int64_t k) { return k <= 192 ? k : k < 384 ? k / 2 : 192; }
 
 template <class T>
-void multiply(bool ta, int64_t m, const T* a, int64_t lda, const Right<T>& right, float beta, float* c, int64_t ldc) {
+void multiply(bool ta, int64_t m, const T* a, int64_t lda, const Right<T>& right, float beta, float* c, int64_t ldc, bool zero_behind) {
   const int64_t k = right.k, words = words_of<T>(k), panels = (right.n + 15) / 16;
   int64_t a_row = lda, a_word = DEPTH<T>;
   if (sizeof(T) == sizeof(float) && ta) {
     a_row = 1, a_word = lda;
-  } else if (ta || k % DEPTH<T>) {  // pairs of numbers that do not lie side by side
+  } else if (ta || (k % DEPTH<T> && !zero_behind)) {  // pairs of numbers that do not lie side by side
     uint32_t* left = scratch_of<uint32_t>(9, words * m);
     (ta ? pack_rows<T> : pack_columns<T>)(a, lda, k, 0, m, 1.0f, left, m);
     a = reinterpret_cast<const T*>(left), a_row = DEPTH<T>, a_word = DEPTH<T> * m;
@@ -370,17 +390,18 @@ Right<T> columns_of(Right<T> right, int64_t start, int64_t columns) {
   return right;
 }
 
+// zero_behind: behind each row of A stands a zero, so that a row of an odd number of bfloat16 needs no copy.
 template <class T>
-void product(bool ta, int64_t m, const T* a, int64_t lda, const Right<T>& right, float beta, float* c, int64_t ldc) {
+void product(bool ta, int64_t m, const T* a, int64_t lda, const Right<T>& right, float beta, float* c, int64_t ldc, bool zero_behind = false) {
 #if OWN_PRODUCTS
   if constexpr (IN_FLOAT<T>) {
     if (right.words) {
       const Right<float> floats{right.transposed, right.n, right.k, right.alpha, nullptr, 0, nullptr, 0, nullptr, right.words, right.step, right.panel};
       const int64_t columns = ta ? m : right.k;
-      return multiply(ta, m, widened(a, ta ? right.k : m, columns, lda, 17), columns, floats, beta, c, ldc);
+      return multiply(ta, m, widened(a, ta ? right.k : m, columns, lda, 17), columns, floats, beta, c, ldc, false);
     }
   } else if constexpr (OWN<T>) {
-    if (own<T>(m, right.n)) return multiply(ta, m, a, lda, right, beta, c, ldc);
+    if (own<T>(m, right.n)) return multiply(ta, m, a, lda, right, beta, c, ldc, zero_behind);
   }
 #endif
   if constexpr (sizeof(T) == sizeof(float)) {
@@ -452,7 +473,7 @@ struct AttentionCall {
   float scale;                       // factor of q·k
   View q, k, v, y;                   // q.data null: no q·k. In the backward pass y is the gradient of the output
   View grad_q, grad_k, grad_v;       // backward pass alone
-  char* p;                           // (batch, heads, n, n) probabilities, dropped ones with a minus sign; null: not kept
+  char* p;                           // (batch, heads, n, whole(n)) probabilities, dropped ones with a minus sign; null: not kept
   const float* offset;               // (heads, 2n − 1) or null
   const float* query;                // (batch, heads, n, query_width) or null
   const float* key;                  // (batch, heads, n, key_width) or null
@@ -693,14 +714,14 @@ struct Scaled {
 
 template <class T>
 void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
-  const int64_t n = length_of(call, b), d = call.width, block = block_of(n), place = b * call.heads + h;
+  const int64_t n = length_of(call, b), wide = whole(n), d = call.width, block = block_of(n), place = b * call.heads + h;
   const bool dropping = call.dropout.threshold > 0, zero = call.zero;
   const float rescale = dropping ? call.dropout.rescale : 1.0f;
-  float* scores = scratch(0, block * n);
-  T* kept = scratch_of<T>(1, block * n);
+  float* scores = scratch(0, block * wide);
+  T* kept = scratch_of<T>(1, block * wide);
   float* edges = scratch(2, 3 * n);
   float *left = edges, *right = edges + n, *hidden = edges + 2 * n;
-  int16_t* lanes = scratch_of<int16_t>(3, n + 4);
+  int16_t* lanes = scratch_of<int16_t>(3, wide);
   float* out = scratch(4, block * d);
   float* summed = scratch(5, block * (call.value ? call.value_width : 0));
   const bool query_made = call.query_factors.x.data, key_made = call.key_factors.x.data;
@@ -713,6 +734,7 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
   const bool masked = call.mask && std::memchr(call.mask + b * call.n, 0, n);
   if (masked)
     for (int64_t j = 0; j < n; ++j) hidden[j] = call.mask[b * call.n + j] ? 0.0f : -1e30f;
+  T* of_place = call.p ? reinterpret_cast<T*>(call.p) + place * call.n * whole(call.n) : nullptr;
   Right<T> k, v;
   for (int64_t start = 0; start < n; start += block) {
     const int64_t rows = start + block < n ? block : n - start;
@@ -723,14 +745,14 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
     }
     const Scaled<T> q(call, b, h, start, rows);
     if (call.q.data)
-      product(false, rows, q.rows, q.step, k, 0.0f, scores + block_sees.first, n);
+      product(false, rows, q.rows, q.step, k, 0.0f, scores + block_sees.first, wide);
     else
-      std::memset(scores, 0, rows * n * sizeof(float));
+      std::memset(scores, 0, rows * wide * sizeof(float));
     if (query_made) multiply_factors<T>(call, call.query_factors, call.query_width, b, h, start, rows, queries);
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t i = start + row;
       const Seen sees(call.reach, n, i, 1);
-      float* s = scores + row * n;
+      float* s = scores + row * wide;
       const float* query = query_made ? queries + row * call.query_width : call.query ? call.query + (place * call.n + i) * call.query_width : nullptr;
       if (call.offset) {
         const float* offset = call.offset + h * (2 * call.n - 1) + call.n - 1 - i;
@@ -754,44 +776,46 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
 #pragma omp simd
         for (int64_t j = 0; j < n; ++j) s[j] += hidden[j];
       }
+      for (int64_t j = n; j < wide; ++j) s[j] = -INFINITY;
+      const int64_t stop = sees.stop < n ? sees.stop : wide;
       float top = s[sees.first], total = 0;
 #pragma omp simd reduction(max : top)
-      for (int64_t j = sees.first; j < sees.stop; ++j) top = s[j] > top ? s[j] : top;
+      for (int64_t j = sees.first; j < stop; ++j) top = s[j] > top ? s[j] : top;
 #pragma omp simd reduction(+ : total)
-      for (int64_t j = sees.first; j < sees.stop; ++j) {
+      for (int64_t j = sees.first; j < stop; ++j) {
         const float e = exponential(s[j] - top);
         s[j] = e;
         total += e;
       }
-      if (sees.count < n) sees.clear(s, n);
+      if (sees.count < n) sees.clear(s, wide);
       const float share = 1.0f / total;
-      T* p = call.p ? reinterpret_cast<T*>(call.p) + place * call.n * call.n + i * n : nullptr;
-      T* used = kept + row * n;
+      T* p = call.p ? of_place + i * wide : nullptr;
+      T* used = kept + row * wide;
       if (dropping) {
         draw(call.dropout, b * call.n + i, h, n, lanes);
-        float* line = in_float(p, 10, n);
+        float* line = in_float(p, 10, wide);
 #pragma omp simd
-        for (int64_t j = 0; j < n; ++j) line[j] = lanes[j] < 0 ? -s[j] * share : s[j] * share;
-        narrow(line, p, n);
+        for (int64_t j = 0; j < wide; ++j) line[j] = lanes[j] < 0 ? -s[j] * share : s[j] * share;
+        narrow(line, p, wide);
 #pragma omp simd
-        for (int64_t j = 0; j < n; ++j) used[j] = positive(p[j]);
+        for (int64_t j = 0; j < wide; ++j) used[j] = positive(p[j]);
       } else {
         if (p) used = p;
-        float* line = in_float(used, 10, n);
+        float* line = in_float(used, 10, wide);
 #pragma omp simd
-        for (int64_t j = 0; j < n; ++j) line[j] = s[j] * share;
-        narrow(line, used, n);
+        for (int64_t j = 0; j < wide; ++j) line[j] = s[j] * share;
+        narrow(line, used, wide);
       }
     }
-    const T* used = dropping || !call.p ? kept : reinterpret_cast<const T*>(call.p) + place * call.n * call.n + start * n;
+    const T* used = dropping || !call.p ? kept : of_place + start * wide;
     T* y = at<T>(call, call.y, b, h, start);
-    product(false, rows, used + block_sees.first, n, v, 0.0f, out, d);
+    product(false, rows, used + block_sees.first, wide, v, 0.0f, out, d, true);
     if (call.value) {  // the probabilities summed by offset, times the table
       const int64_t width = call.value_width;
       std::memset(summed, 0, rows * width * sizeof(float));
       for (int64_t row = 0; row < rows; ++row) {
-        float* s = scores + row * n;
-        for (int64_t j = 0; j < n; ++j) s[j] = load(used[row * n + j]);
+        float* s = scores + row * wide;
+        for (int64_t j = 0; j < n; ++j) s[j] = load(used[row * wide + j]);
         grad_window(s, summed + row * width, width, start + row, n, zero);
       }
       product(false, false, rows, d, width, rescale, summed, width, call.value, d, 1.0f, out, d);
@@ -806,11 +830,11 @@ void attention_forward(const AttentionCall& call, int64_t b, int64_t h) {
 
 template <class T>
 void attention_backward(const AttentionCall& call, int64_t part, int64_t b, int64_t h) {
-  const int64_t n = length_of(call, b), d = call.width, block = block_of(n), place = b * call.heads + h;
+  const int64_t n = length_of(call, b), wide = whole(n), d = call.width, block = block_of(n), place = b * call.heads + h;
   const bool dropping = call.dropout.threshold > 0, zero = call.zero;
   const float rescale = dropping ? call.dropout.rescale : 1.0f;
-  float* grads = scratch(0, block * n);  // of the probabilities, then of the scores
-  T* kept = scratch_of<T>(1, block * n);
+  float* grads = scratch(0, block * wide);  // of the probabilities, then of the scores
+  T* kept = scratch_of<T>(1, block * wide);
   float* edges = scratch(2, 2 * n);
   float *left = edges, *right = edges + n;
   float* sums = scratch(4, 3 * n * d);
@@ -833,19 +857,19 @@ void attention_backward(const AttentionCall& call, int64_t part, int64_t b, int6
     const Seen block_sees(call.reach, n, start, rows);
     const int64_t seen = block_sees.first;
     const T* y = at<T>(call, call.y, b, h, start);
-    const T* p = reinterpret_cast<const T*>(call.p) + place * call.n * call.n + start * n;
+    const T* p = reinterpret_cast<const T*>(call.p) + place * call.n * whole(call.n) + start * wide;
     if (!start || some_keys) {
       v = right_of(15, true, block_sees.count, d, rescale, at<T>(call, call.v, b, h, seen), call.v.token);
       if (call.q.data) k = right_of(16, false, d, block_sees.count, 1.0f, at<T>(call, call.k, b, h, seen), call.k.token);
     }
-    product(false, rows, y, call.y.token, v, 0.0f, grads + seen, n);
+    product(false, rows, y, call.y.token, v, 0.0f, grads + seen, wide);
     const T* used = p;
     if (dropping) {
       used = kept;
 #pragma omp simd
-      for (int64_t j = 0; j < rows * n; ++j) kept[j] = positive(p[j]);
+      for (int64_t j = 0; j < rows * wide; ++j) kept[j] = positive(p[j]);
     }
-    product(true, false, block_sees.count, d, rows, rescale, used + seen, n, y, call.y.token, beta, grad_v + seen * d, d);
+    product(true, false, block_sees.count, d, rows, rescale, used + seen, wide, y, call.y.token, beta, grad_v + seen * d, d);
     if (call.value) {
       float* of_sums = summed + block * value_width;
       for (int64_t row = 0; row < rows; ++row)
@@ -854,9 +878,9 @@ void attention_backward(const AttentionCall& call, int64_t part, int64_t b, int6
       std::memset(summed, 0, rows * value_width * sizeof(float));
       float* line = scratch(7, n);
       for (int64_t row = 0; row < rows; ++row) {
-        for (int64_t j = 0; j < n; ++j) line[j] = load(used[row * n + j]);
+        for (int64_t j = 0; j < n; ++j) line[j] = load(used[row * wide + j]);
         grad_window(line, summed + row * value_width, value_width, start + row, n, zero);
-        add_window(grads + row * n, of_sums + row * value_width, value_width, start + row, n, zero);
+        add_window(grads + row * wide, of_sums + row * value_width, value_width, start + row, n, zero);
       }
       product(true, false, value_width, d, rows, rescale, summed, value_width, upstream, d, 1.0f, call.grad_value + place * value_width * d, d);
     }
@@ -864,19 +888,20 @@ void attention_backward(const AttentionCall& call, int64_t part, int64_t b, int6
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t i = start + row;
       const Seen sees(call.reach, n, i, 1);
-      float* s = grads + row * n;
+      float* s = grads + row * wide;
       float* grad_query =
           query_made ? queries + row * call.query_width : call.grad_query ? call.grad_query + (place * call.n + i) * call.query_width : nullptr;
+      for (int64_t j = n; j < wide; ++j) s[j] = 0.0f;
       if (sees.count < n) sees.clear(s, n);
-      const T* signs = p + row * n;
+      const T* signs = p + row * wide;
       float dot = 0;
 #pragma omp simd reduction(+ : dot)
-      for (int64_t j = 0; j < n; ++j) {
+      for (int64_t j = 0; j < wide; ++j) {
         const float signed_p = load(signs[j]), part = signed_p * s[j];  // a load under a condition would keep the sums in memory
         dot += signed_p > 0.0f ? part : 0.0f;
       }
 #pragma omp simd
-      for (int64_t j = 0; j < n; ++j) {
+      for (int64_t j = 0; j < wide; ++j) {
         const float signed_p = load(signs[j]);
         s[j] = signed_p > 0.0f ? signed_p * (s[j] - dot) : signed_p * dot;  // a dropped one is −p: p (0 − dot)
       }
@@ -902,12 +927,12 @@ void attention_backward(const AttentionCall& call, int64_t part, int64_t b, int6
     if (!call.q.data) continue;
     const T* of_scores = reinterpret_cast<const T*>(grads);
     if (sizeof(T) != sizeof(float)) {
-      narrow(grads, kept, rows * n);
+      narrow(grads, kept, rows * wide);
       of_scores = kept;
     }
-    product(false, rows, of_scores + seen, n, k, 0.0f, grad_q + start * d, d);
+    product(false, rows, of_scores + seen, wide, k, 0.0f, grad_q + start * d, d, true);
     const Scaled<T> q(call, b, h, start, rows);
-    product(true, false, block_sees.count, d, rows, 1.0f, of_scores + seen, n, q.rows, q.step, beta, grad_k + seen * d, d);
+    product(true, false, block_sees.count, d, rows, 1.0f, of_scores + seen, wide, q.rows, q.step, beta, grad_k + seen * d, d);
   }
   if (grad_key && !zero)
     for (int64_t j = 0; j < n; ++j) {
@@ -1074,10 +1099,9 @@ void loss_row(const LossCall& call, int64_t row) {
   call.right[row] = chosen == top;
 }
 
-constexpr int64_t LANES = 16;  // channels that are worked on together
 constexpr int64_t TAPS = 8;    // whose gradients are summed together, in registers
 
-// LANES channels of one sequence in float, from column `first`, with `margin` tokens of zeros on both sides.
+// LANES channels, which are worked on together, of one sequence in float, from column `first`, with `margin` tokens of zeros on both sides.
 template <class T>
 void widen(const T* from, int64_t n, int64_t width, int64_t first, int64_t margin, float* to) {
   const int64_t count = width - first < LANES ? width - first : LANES;
@@ -1159,21 +1183,28 @@ void run(const LossCall& call, bool) {
 }
 
 constexpr int64_t ROWS_AT_ONCE = 96, COLUMNS_AT_ONCE = 512;  // of a product: what is read again and again stays in the second-level cache
+// The rows of a block, whole tiles: of as many blocks for each thread, unless the blocks of columns are shared out evenly.
+inline int64_t rows_of_block(const ProductCall& call) {
+  const int64_t beside = (call.columns + COLUMNS_AT_ONCE - 1) / COLUMNS_AT_ONCE, shares = beside % call.threads ? call.threads : 1;
+  const int64_t blocks = (1 + (call.rows - 1) / (ROWS_AT_ONCE * shares)) * shares;
+  return (1 + (call.rows - 1) / blocks + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+}
 
 template <class T>
 void run(const ProductCall& call, bool) {
   const T* a = reinterpret_cast<const T*>(call.a);
   const Right<T> whole = right_for(8, call.b_transposed, call.columns, call.depth, 1.0f, reinterpret_cast<const T*>(call.b), call.b_row);
   const bool in_place = !call.narrow || sizeof(T) == sizeof(float);
+  const int64_t block = rows_of_block(call);
 #pragma omp parallel num_threads(call.threads)
   {
 #pragma omp for schedule(static)
     for (int64_t column = 0; column < call.columns; column += 16) pack(whole, column);
     // Of matrices of few rows, as gradients of weights are, the blocks of rows alone would leave some threads with twice the work.
 #pragma omp for collapse(2) schedule(dynamic)
-    for (int64_t first = 0; first < call.rows; first += ROWS_AT_ONCE) {
+    for (int64_t first = 0; first < call.rows; first += block) {
       for (int64_t start = 0; start < call.columns; start += COLUMNS_AT_ONCE) {
-        const int64_t rows = call.rows - first < ROWS_AT_ONCE ? call.rows - first : ROWS_AT_ONCE;
+        const int64_t rows = call.rows - first < block ? call.rows - first : block;
         const int64_t columns = call.columns - start < COLUMNS_AT_ONCE ? call.columns - start : COLUMNS_AT_ONCE;
         const int64_t place = first * call.columns + start, step = in_place ? call.columns : columns;
         float* to = in_place ? reinterpret_cast<float*>(call.out) + place : scratch(19, rows * columns);
@@ -1197,7 +1228,8 @@ inline int64_t first_of(int64_t rows, int64_t part, int64_t parts) { return rows
 
 template <class T>
 void run(const AttentionCall& call, bool backward) {
-#pragma omp parallel for schedule(static) num_threads(call.threads)
+// Sequences of a batch may be sorted by length.
+#pragma omp parallel for schedule(dynamic) num_threads(call.threads)
   for (int64_t place = 0; place < call.parts * call.heads; ++place) {
     const int64_t part = place / call.heads, head = place % call.heads;
     for (int64_t b = first_of(call.batch, part, call.parts); b < first_of(call.batch, part + 1, call.parts); ++b) {
