@@ -64,7 +64,7 @@ class _Factors(ctypes.Structure):
     )
 
 
-class _Call(ctypes.Structure):
+class Call(ctypes.Structure):
     """`AttentionCall` of cpu.cpp."""
 
     _fields_ = fields(
@@ -282,14 +282,19 @@ def forward(
     keep: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """Writes the output to y; y, and the probabilities, where the backward pass needs them."""
-    batch, heads, n, _ = rest.sizes(of_pairs.v)
-    p = None
-    if keep or rest.draw.rate > 0:
-        p = of_pairs.v.new_empty(batch, heads, n, -(-n // LANES) * LANES)
-    call, alive = _call(of_pairs, y, p, terms, rest)
+    p = probabilities(of_pairs, rest, keep)
+    call, alive = forward_call(of_pairs, y, p, terms, rest)
     run("relpos_attention", call, y.dtype, backward=False)
     del alive  # the call holds addresses only: until here the tensors had to live
     return y, p
+
+
+def probabilities(of_pairs: Three, rest: Rest, keep: bool) -> Tensor | None:
+    """Room for them, where the backward pass needs them, or dropout."""
+    if not keep and rest.draw.rate == 0:
+        return None
+    batch, heads, n, _ = rest.sizes(of_pairs.v)
+    return of_pairs.v.new_empty(batch, heads, n, -(-n // LANES) * LANES)
 
 
 def backward(
@@ -301,7 +306,22 @@ def backward(
     grads: Three,
 ) -> Addends:
     """Writes the gradients of q, k and v to `grads`; those of the terms, still to be `summed`."""
-    call, alive = _call(of_pairs, grad, p, terms, rest)
+    call, sums, alive = backward_call(of_pairs, terms, rest, grad, p, grads)
+    run("relpos_attention", call, of_pairs.v.dtype, backward=True)
+    del alive
+    return sums
+
+
+def backward_call(
+    of_pairs: Three,
+    terms: Addends,
+    rest: Rest,
+    grad: Tensor,
+    p: Tensor,
+    grads: Three,
+) -> tuple[Call, Addends, list[Tensor]]:
+    """The call; where it writes the gradients of the terms; and what must live as long."""
+    call, alive = forward_call(of_pairs, grad, p, terms, rest)
     call.grad_q, call.grad_k, call.grad_v = map(_view, grads)
     sums = _sums(terms, of_pairs, grads, rest, call.parts)
     call.grad_offset, call.grad_value, call.grad_dense = map(
@@ -313,9 +333,7 @@ def backward(
         if pair is not None:
             factors.grad_x = _view(pair[0])
             factors.grad_table = pointer(pair[1])
-    run("relpos_attention", call, of_pairs.v.dtype, backward=True)
-    del alive
-    return sums
+    return call, sums, alive
 
 
 def summed(
@@ -360,17 +378,17 @@ def _sums(terms: Addends, of_pairs: Three, grads: Three, rest: Rest, parts: int)
     return Addends(offset, query, key, value, dense, *tables)
 
 
-def _call(
+def forward_call(
     of_pairs: Three,
     y: Tensor,
     p: Tensor | None,
     terms: Addends,
     rest: Rest,
-) -> tuple[_Call, list[Tensor]]:
+) -> tuple[Call, list[Tensor]]:
     """What both passes need, and the tensors that must live as long."""
     batch, heads, n, width = rest.sizes(of_pairs.v)
     dropout, alive = dropout_call((batch, heads, n, n), rest.draw)
-    call = _Call(batch, heads, n, width, pointer(rest.starts), rest.scale)
+    call = Call(batch, heads, n, width, pointer(rest.starts), rest.scale)
     call.q, call.k, call.v, call.y = map(_view, (*of_pairs, y))
     call.p, call.columns, call.mask = map(pointer, (p, rest.columns, rest.mask))
     call.dropout = dropout

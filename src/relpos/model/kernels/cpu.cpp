@@ -524,6 +524,30 @@ struct ProductCall {
   int64_t narrow, threads;
 };
 
+// A layer of the papers' networks: z = LN(x + drop(W_o attention(W_qkv x))), out = LN(z + drop(W_2 GELU(W_1 z))), of T tokens, R of which
+// have an output. Matrices are those of torch's linear maps, hidden × hidden, inner × hidden and so on.
+struct LayerCall {
+  int64_t tokens, rows, hidden, inner;
+  const int64_t* kept;               // (R) which tokens have an output; null: all
+  const char *x, *grad;              // (T, hidden) and, backward, (R, hidden) the gradient of the output
+  const char *project, *output, *widen, *narrow;
+  const float *b_project, *b_output, *gain_1, *shift_1, *b_widen, *b_narrow, *gain_2, *shift_2;
+  char *qkv, *y, *needed;            // (T, 3 hidden), (T, hidden), and of y the rows that are kept; `needed` is y where all are
+  char *sum_1, *z, *wide, *sum_2;    // (R, hidden), and W_1 z (R, inner)
+  float *mean_1, *rstd_1, *mean_2, *rstd_2;  // (R)
+  char *out;                         // (R, hidden); backward: (T, hidden), the gradient of x
+  char *active, *branch, *before;    // room: (R, inner), (R, hidden), (R, hidden)
+  AttentionCall attention;           // of q, k, v in qkv; backward: of their gradients in grad_qkv and that of y in grad_y
+  Dropout dropout_1, dropout_2;
+  double eps_1, eps_2;
+  // Backward alone. Gradients of the parameters, in float:
+  float *of_project, *of_b_project, *of_output, *of_b_output, *of_gain_1, *of_shift_1, *of_widen, *of_b_widen, *of_narrow, *of_b_narrow;
+  float *of_gain_2, *of_shift_2;
+  char *grad_qkv, *grad_y, *grad_wide, *grad_z, *grad_before;  // room: (T, 3 hidden), (T, hidden), (R, inner), (R, hidden), (T, hidden)
+  float* sums;                       // room: (parts, 4 hidden + inner), zero before
+  int64_t parts, threads;
+};
+
 struct TapsCall {
   int64_t batch, n, width, taps;     // width: channels; taps: 2k + 1
   const char *x, *grad;              // (batch, n, width), both zero beyond the sequences
@@ -1261,6 +1285,99 @@ void run(const GeluCall& call, bool) {
       gelu_row<T>(call, row, call.grad ? call.grad_bias + part * call.width : nullptr);
 }
 
+// out (rows, columns) = op(a) op(b) + bias + beside of matrices without gaps; a gradient of a matrix, with transposed a, in float.
+template <class T>
+void multiply(const LayerCall& call, int64_t rows, int64_t columns, int64_t depth, bool ta, const char* a, bool tb, const char* b,
+              const float* bias, const char* beside, void* out) {
+  run<T>(ProductCall{rows, columns, depth, a, b, ta ? rows : depth, tb ? depth : columns, ta, tb, bias, beside, static_cast<char*>(out), !ta,
+                     call.threads},
+         false);
+}
+
+// Whether some tokens alone have an output. An empty list of them has no address.
+inline bool keeps_some(const LayerCall& call) { return call.kept || call.rows < call.tokens; }
+
+template <class T>
+void layer_forward(const LayerCall& call) {
+  const int64_t tokens = call.tokens, rows = call.rows, hidden = call.hidden, inner = call.inner, bytes = hidden * sizeof(T);
+  multiply<T>(call, tokens, 3 * hidden, hidden, false, call.x, true, call.project, call.b_project, nullptr, call.qkv);
+  run<T>(call.attention, false);
+  const char* before = call.x;
+  if (keeps_some(call)) {
+    for (int64_t row = 0; row < rows; ++row) {
+      std::memcpy(call.needed + row * bytes, call.y + call.kept[row] * bytes, bytes);
+      std::memcpy(call.before + row * bytes, call.x + call.kept[row] * bytes, bytes);
+    }
+    before = call.before;
+  }
+  multiply<T>(call, rows, hidden, hidden, false, call.needed, true, call.output, call.b_output, nullptr, call.branch);
+  run<T>(NormCall{rows, hidden, before, call.branch, call.sum_1, call.z, nullptr, call.mean_1, call.rstd_1, call.gain_1, call.shift_1, nullptr,
+                  nullptr, call.dropout_1, call.eps_1, call.parts, call.threads},
+         false);
+  multiply<T>(call, rows, inner, hidden, false, call.z, true, call.widen, nullptr, nullptr, call.wide);
+  run<T>(GeluCall{rows, inner, call.wide, nullptr, call.active, nullptr, call.b_widen, nullptr, call.parts, call.threads}, false);
+  multiply<T>(call, rows, hidden, inner, false, call.active, true, call.narrow, call.b_narrow, nullptr, call.branch);
+  run<T>(NormCall{rows, hidden, call.z, call.branch, call.sum_2, call.out, nullptr, call.mean_2, call.rstd_2, call.gain_2, call.shift_2, nullptr,
+                  nullptr, call.dropout_2, call.eps_2, call.parts, call.threads},
+         false);
+}
+
+template <class T>
+void layer_backward(const LayerCall& call) {
+  const int64_t tokens = call.tokens, rows = call.rows, hidden = call.hidden, inner = call.inner, bytes = hidden * sizeof(T);
+  float *of_norm_1 = call.sums, *of_norm_2 = of_norm_1 + 2 * call.parts * hidden, *of_inner = of_norm_2 + 2 * call.parts * hidden;
+  const auto add_up = [&](auto number, int64_t count, int64_t width, const void* from, float* to) {
+    run<decltype(number)>(SumCall{1, count, width, static_cast<const char*>(from), to, call.threads}, false);
+  };
+  const auto grad_norm = [&](const char* grad, char* total, char* grad_x, char* grad_y, float* mean, float* rstd, const float* gain, float* sums,
+                             const Dropout& dropout, float* of_gain, float* of_shift) {
+    float* of_shifts = sums + call.parts * hidden;
+    run<T>(NormCall{rows, hidden, nullptr, grad, total, grad_x, grad_y, mean, rstd, gain, nullptr, sums, of_shifts, dropout, 0.0, call.parts,
+                    call.threads},
+           true);
+    add_up(0.0f, call.parts, hidden, sums, of_gain);
+    add_up(0.0f, call.parts, hidden, of_shifts, of_shift);
+    return dropout.threshold > 0 ? grad_y : grad_x;  // without dropout both are the same numbers
+  };
+  const char* grad_ffn = grad_norm(call.grad, call.sum_2, call.grad_z, call.branch, call.mean_2, call.rstd_2, call.gain_2, of_norm_2,
+                                   call.dropout_2, call.of_gain_2, call.of_shift_2);
+  multiply<T>(call, rows, inner, hidden, false, grad_ffn, false, call.narrow, nullptr, nullptr, call.grad_wide);
+  run<T>(GeluCall{rows, inner, call.wide, call.grad_wide, call.grad_wide, call.active, call.b_widen, of_inner, call.parts, call.threads}, true);
+  add_up(0.0f, call.parts, inner, of_inner, call.of_b_widen);
+  add_up(T{}, rows, hidden, grad_ffn, call.of_b_narrow);
+  multiply<T>(call, hidden, inner, rows, true, grad_ffn, false, call.active, nullptr, nullptr, call.of_narrow);
+  multiply<T>(call, inner, hidden, rows, true, call.grad_wide, false, call.z, nullptr, nullptr, call.of_widen);
+  multiply<T>(call, rows, hidden, inner, false, call.grad_wide, false, call.widen, nullptr, call.grad_z, call.grad_z);
+  const bool some = keeps_some(call);
+  char* before = some ? call.before : call.grad_before;
+  const char* grad_out = grad_norm(call.grad_z, call.sum_1, before, call.branch, call.mean_1, call.rstd_1, call.gain_1, of_norm_1,
+                                   call.dropout_1, call.of_gain_1, call.of_shift_1);
+  add_up(T{}, rows, hidden, grad_out, call.of_b_output);
+  multiply<T>(call, hidden, hidden, rows, true, grad_out, false, call.needed, nullptr, nullptr, call.of_output);
+  char* grad_needed = some ? call.grad_z : call.grad_y;
+  multiply<T>(call, rows, hidden, hidden, false, grad_out, false, call.output, nullptr, nullptr, grad_needed);
+  if (some) {
+    std::memset(call.grad_y, 0, tokens * bytes);
+    std::memset(call.grad_before, 0, tokens * bytes);
+    for (int64_t row = 0; row < rows; ++row) {
+      std::memcpy(call.grad_y + call.kept[row] * bytes, grad_needed + row * bytes, bytes);
+      std::memcpy(call.grad_before + call.kept[row] * bytes, before + row * bytes, bytes);
+    }
+  }
+  run<T>(call.attention, true);
+  add_up(T{}, tokens, 3 * hidden, call.grad_qkv, call.of_b_project);
+  multiply<T>(call, 3 * hidden, hidden, tokens, true, call.grad_qkv, false, call.x, nullptr, nullptr, call.of_project);
+  multiply<T>(call, tokens, hidden, 3 * hidden, false, call.grad_qkv, false, call.project, nullptr, call.grad_before, call.out);
+}
+
+template <class T>
+void run(const LayerCall& call, bool backward) {
+  if (backward)
+    layer_backward<T>(call);
+  else
+    layer_forward<T>(call);
+}
+
 template <class Call>
 void dispatch(const Call* call, int half, int backward) {
   if (half)
@@ -1273,6 +1390,7 @@ void dispatch(const Call* call, int half, int backward) {
 
 extern "C" {
 void relpos_attention(const AttentionCall* call, int half, int backward) { dispatch(call, half, backward); }
+void relpos_layer(const LayerCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_norm(const NormCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_loss(const LossCall* call, int half, int backward) { dispatch(call, half, backward); }
 void relpos_sum(const SumCall* call, int half, int backward) { dispatch(call, half, backward); }

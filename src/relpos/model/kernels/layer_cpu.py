@@ -10,8 +10,10 @@ generate a program for each new number of tokens, which takes longer than to run
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from functools import cache
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import torch
@@ -23,15 +25,26 @@ from relpos.model.block import Block
 from relpos.model.conv.base import NoConv
 from relpos.model.dropout import Draw, seed_dropout, transformed
 from relpos.model.kernels import compiled, proof, sweeps, sweeps_cpu
-from relpos.model.kernels.compiled import Addends, Rest, Three
-from relpos.model.kernels.sweeps_cpu import product, sum_rows
+from relpos.model.kernels.compiled import (
+    Addends,
+    DropoutCall,
+    Rest,
+    Three,
+    dropout_call,
+    fields,
+    pointer,
+    run,
+)
 from relpos.model.position.base import Scheme, Terms, extend
 from relpos.model.precision import as_given, compute_dtype, rounded
 from relpos.model.shape import Shape, mapped
 from relpos.model.tokens import Tokens
 
+_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 MATRICES = ("attention.project", "attention.output", "widen", "narrow")
 PARTS = (*MATRICES[:2], "attention_norm", *MATRICES[2:], "ffn_norm")
+VECTORS = (1, 3, 4, 5, 7, 9, 10, 11)
+"""Which weights and biases of `PARTS`, in order, are vectors."""
 
 
 class _Plan(NamedTuple):
@@ -56,139 +69,154 @@ class _Plan(NamedTuple):
     keep: bool
 
 
-class _Layer(torch.autograd.Function):
-    """Keeps q, k, v, the probabilities, both sums and W_1 z."""
+BACKWARD = (
+    "of_project of_b_project of_output of_b_output of_gain_1 of_shift_1 "
+    "of_widen of_b_widen of_narrow of_b_narrow of_gain_2 of_shift_2 "
+    "grad_qkv grad_y grad_wide grad_z grad_before sums"
+)
 
+
+class _Call(ctypes.Structure):
+    """`LayerCall` of cpu.cpp."""
+
+    _fields_ = fields(
+        (_INT, "tokens rows hidden inner"),
+        (_POINTER, "kept x grad project output widen narrow"),
+        (_POINTER, "b_project b_output gain_1 shift_1 b_widen b_narrow gain_2 shift_2"),
+        (_POINTER, "qkv y needed sum_1 z wide sum_2 mean_1 rstd_1 mean_2 rstd_2 out"),
+        (_POINTER, "active branch before"),
+        (compiled.Call, "attention"),
+        (DropoutCall, "dropout_1 dropout_2"),
+        (ctypes.c_double, "eps_1 eps_2"),
+        (_POINTER, BACKWARD),
+        (_INT, "parts threads"),
+    )
+
+
+class _Saved(NamedTuple):
+    """What the backward pass reads of the forward pass, of T tokens, R of which have an output."""
+
+    x: Tensor  # (T, hidden)
+    qkv: Tensor  # (T, 3 hidden)
+    y: Tensor  # (T, hidden), of the attention
+    needed: Tensor  # (R, hidden), the rows of y that have an output
+    p: Tensor | None
+    sums: Tensor  # (2, R, hidden), before the norms
+    moments: Tensor  # (4, R) of these, mean and 1 / deviation
+    z: Tensor  # (R, hidden)
+    wide: Tensor  # (R, ffn), W_1 z
+
+
+class _Layer(torch.autograd.Function):
     @staticmethod
     @as_given
     def forward(ctx: Any, plan: _Plan, x: Tensor, *given: Any) -> Tensor:
-        project, output, widen, narrow = plan.matrices
-        b_qkv, b_out, gain_1, shift_1, b_in, b_ffn, gain_2, shift_2 = (
-            given[number].detach().float() for number in (1, 3, 4, 5, 7, 9, 10, 11)
+        vectors = [given[number].detach().float() for number in VECTORS]
+        rows = x.shape[0] if plan.kept is None else plan.kept.shape[0]
+        hidden, ffn = plan.matrices[-1].shape
+        qkv, y, out = (
+            x.new_empty(len(x), 3 * hidden),
+            torch.empty_like(x),
+            x.new_empty(rows, hidden),
         )
-        qkv = product(x, project, (False, True), b_qkv)
         of_pairs = _split(qkv, plan.heads)
         stored = _stored(plan, of_pairs, given[12:])
-        y = x.new_empty(len(x), project.shape[1])
-        _, p = compiled.forward(of_pairs, stored, plan.rest, _by_head(y, plan.heads), plan.keep)
-        needed, before = y, x
-        if plan.kept is not None:
-            needed = y.index_select(0, plan.kept)
-            before = x.index_select(0, plan.kept)
-        z = product(needed, output, (False, True), b_out)
-        z, *first = _add_norm(before, z, gain_1, shift_1, plan, 0)
-        inner = product(z, widen, (False, True))
-        out = product(sweeps_cpu.gelu_forward(inner, b_in), narrow, (False, True), b_ffn)
-        out, *second = _add_norm(z, out, gain_2, shift_2, plan, 1)
-        ctx.save_for_backward(
+        saved = _Saved(
             x,
             qkv,
-            needed,
-            p,
-            z,
-            inner,
-            *first,
-            *second,
-            gain_1,
-            b_in,
-            gain_2,
-            *stored,
+            y,
+            y if plan.kept is None else torch.empty_like(out),
+            compiled.probabilities(of_pairs, plan.rest, plan.keep),
+            x.new_empty(2, rows, hidden),
+            x.new_empty(4, rows, dtype=torch.float32),
+            torch.empty_like(out),
+            x.new_empty(rows, ffn),
         )
+        attention, alive = compiled.forward_call(
+            of_pairs,
+            _by_head(y, plan.heads),
+            saved.p,
+            stored,
+            plan.rest,
+        )
+        call, room = _call(plan, saved, vectors, attention, out)
+        run("relpos_layer", call, x.dtype, backward=False)
+        del alive, room  # the call holds addresses only: until here the tensors had to live
+        ctx.save_for_backward(*saved, *vectors, *stored)
         ctx.plan, ctx.types = plan, mapped(lambda part: part.dtype, *given)
+        ctx.shapes = [part.shape for part in given[:12]]
         return out
 
     @staticmethod
     @once_differentiable
     @as_given
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (
-            x, qkv, needed, p, z, inner, sum_1, mean_1, rstd_1, sum_2, mean_2, rstd_2,
-            gain_1, b_in, gain_2, *terms,
-        ) = ctx.saved_tensors  # fmt: skip
-        stored = Addends(*terms)
+        parts = iter(ctx.saved_tensors)
+        saved = _Saved(*islice(parts, len(_Saved._fields)))
+        vectors = list(islice(parts, len(VECTORS)))
+        stored = Addends(*parts)
         plan: _Plan = ctx.plan
-        project, output, widen, narrow = plan.matrices
-        shape = (*plan.shape, grad.shape[-1])
-        grad_z, grad_ffn, norm_2 = sweeps_cpu.norm_backward(
-            grad.contiguous().view(shape),
-            [],
-            sum_2,
-            mean_2,
-            rstd_2,
-            gain_2,
-            plan.draws[1],
+        grad = grad.contiguous()
+        grad_x, grad_y, grad_before = (torch.empty_like(saved.x) for _ in range(3))
+        grad_qkv, grad_wide = torch.empty_like(saved.qkv), torch.empty_like(saved.wide)
+        grad_z = torch.empty_like(grad)
+        assert saved.p is not None
+        attention, of_terms, alive = compiled.backward_call(
+            _split(saved.qkv, plan.heads),
+            stored,
+            plan.rest,
+            _by_head(grad_y, plan.heads),
+            saved.p,
+            _split(grad_qkv, plan.heads),
         )
-        grad_z = grad_z.flatten(0, -2)
-        grad_ffn = grad_ffn.flatten(0, -2)
-        grad_inner, active, b_in_sums = sweeps_cpu.gelu_backward(
-            inner,
-            b_in,
-            product(grad_ffn, narrow),
-            None,
-        )
-        of_narrow = product(grad_ffn, active, (True, False), narrow=False)
-        of_widen = product(grad_inner, z, (True, False), narrow=False)
-        grad_z = product(grad_inner, widen, beside=grad_z)
-        before, grad_out, norm_1 = sweeps_cpu.norm_backward(
-            grad_z.view(shape),
-            [],
-            sum_1,
-            mean_1,
-            rstd_1,
-            gain_1,
-            plan.draws[0],
-        )
-        before = before.flatten(0, -2)
-        grad_out = grad_out.flatten(0, -2)
-        of_output = product(grad_out, needed, (True, False), narrow=False)
-        grad_y = product(grad_out, output)
-        if plan.kept is not None:
-            grad_y, before = (
-                part.new_zeros(len(x), part.shape[1]).index_copy_(0, plan.kept, part)
-                for part in (grad_y, before)
-            )
-        grads = torch.empty_like(qkv)
-        sums = compiled.backward(
-            _split(qkv, plan.heads), stored, plan.rest, _by_head(grad_y, plan.heads), p,
-            _split(grads, plan.heads),
-        )  # fmt: skip
-        of_project = product(grads, x, (True, False), narrow=False)
-        grad_x = product(grads, project, beside=before)
-        of_biases = [sum_rows(part[None])[0] for part in (grads, grad_out, b_in_sums, grad_ffn)]
-        gradients = [
-            of_project, of_biases[0], of_output, of_biases[1], *sum_rows(norm_1),
-            of_widen, of_biases[2], of_narrow, of_biases[3], *sum_rows(norm_2),
-        ]  # fmt: skip
+        call, room = _call(plan, saved, vectors, attention, grad_x)
+        # A sum over no rows, as in a pass without masked tokens, is written by no kernel.
+        allocate = grad.new_empty if len(grad) else grad.new_zeros
+        gradients = [allocate(shape, dtype=torch.float32) for shape in ctx.shapes]
+        width = 4 * grad.shape[1] + saved.wide.shape[1]
+        sums = grad.new_zeros(call.parts, width, dtype=torch.float32)
+        call.grad = pointer(grad)
+        added = (*gradients, grad_qkv, grad_y, grad_wide, grad_z, grad_before, sums)
+        for name, tensor in zip(BACKWARD.split(), added, strict=True):
+            setattr(call, name, pointer(tensor))
+        run("relpos_layer", call, grad.dtype, backward=True)
+        del alive, room
         types = ctx.types
-        of_terms = compiled.summed(sums, stored, [types[12], None, None, None, None, *types[13:]])
+        terms = compiled.summed(of_terms, stored, [types[12], None, None, None, None, *types[13:]])
         return (
             None,
             grad_x,
             *(part.to(dtype) for part, dtype in zip(gradients, types[:12], strict=True)),
-            of_terms[0],
-            *mapped(lambda part: part[0], *of_terms[5:]),
+            terms[0],
+            *mapped(lambda part: part[0], *terms[5:]),
         )
 
 
-def _add_norm(
-    x: Tensor,
-    y: Tensor,
-    gain: Tensor,
-    shift: Tensor,
+def _call(
     plan: _Plan,
-    number: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(tokens, hidden) LN(x + drop(y)), and what its gradient needs."""
-    shape = (*plan.shape, x.shape[-1])
-    out, *kept = sweeps_cpu.norm_forward(
-        x.view(shape),
-        y.view(shape),
-        gain,
-        shift,
-        plan.eps[number],
-        plan.draws[number],
+    saved: _Saved,
+    vectors: Sequence[Tensor],
+    attention: compiled.Call,
+    out: Tensor,
+) -> tuple[_Call, list[Tensor]]:
+    """What both passes need, and the tensors that must live as long."""
+    rows, ffn = saved.wide.shape
+    tokens, hidden = saved.x.shape
+    active, branch, before = map(torch.empty_like, (saved.wide, saved.z, saved.z))
+    dropouts, words = zip(
+        *(dropout_call((*plan.shape, hidden), draw) for draw in plan.draws), strict=True
     )
-    return out.flatten(0, -2), *kept  # type: ignore[return-value]
+    sum_1, sum_2 = saved.sums
+    addresses = map(
+        pointer,
+        (
+            *(plan.kept, saved.x, None, *plan.matrices, *vectors, saved.qkv, saved.y, saved.needed),
+            *(sum_1, saved.z, saved.wide, sum_2, *saved.moments, out, active, branch, before),
+        ),
+    )
+    call = _Call(tokens, rows, hidden, ffn, *addresses, attention, *dropouts, *plan.eps)
+    call.parts, call.threads = min(sweeps_cpu.PARTS, rows), torch.get_num_threads()
+    return call, [active, branch, before, *chain(*words)]
 
 
 def _by_head(x: Tensor, heads: int) -> Tensor:
