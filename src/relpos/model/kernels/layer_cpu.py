@@ -41,17 +41,17 @@ from relpos.model.shape import Shape, mapped
 from relpos.model.tokens import Tokens
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
-MATRICES = ("attention.project", "attention.output", "widen", "narrow")
-PARTS = (*MATRICES[:2], "attention_norm", *MATRICES[2:], "ffn_norm")
+MATRICES = (0, 2, 6, 8)
+"""Which of the weights and biases of a layer's parts, in their order, are matrices …"""
 VECTORS = (1, 3, 4, 5, 7, 9, 10, 11)
-"""Which weights and biases of `PARTS`, in order, are vectors."""
+"""… and which are not."""
 
 
 class _Plan(NamedTuple):
     """What is no differentiable input.
 
     Args:
-        matrices: those of `MATRICES`, in the number format of products.
+        matrices: in the number format of products.
         kept: (K,) the rows of x at which the output is needed; None: all.
         uses: whether kernels are made of the queries, and of the keys.
         draws: of the two sums.
@@ -424,8 +424,12 @@ def _computed(layer: Any, x: Tensor, call: Any, terms: Terms) -> Tensor:
             bias = offset + bias
         offset = bias
     dtype = compute_dtype(x)
-    parts = [layer.get_submodule(name) for name in PARTS]
-    matrices = tuple(rounded(layer.get_submodule(name).weight, dtype) for name in MATRICES)
+    parts = (
+        *(attention.project, attention.output, layer.attention_norm),
+        *(layer.widen, layer.narrow, layer.ffn_norm),
+    )
+    given = [p for part in parts for p in (part.weight, part.bias)]
+    matrices = tuple(rounded(given[number], dtype) for number in MATRICES)
     starts = held.starts
     if starts is None:
         starts = torch.arange(0, held.batch * held.n + 1, held.n)
@@ -433,7 +437,6 @@ def _computed(layer: Any, x: Tensor, call: Any, terms: Terms) -> Tensor:
         part.draw(call.layer)._replace(tokens=kept)
         for part in (layer.attention_dropout, layer.ffn_dropout)
     ]
-    given = [p for part in parts for p in (part.weight, part.bias)]
     given += [offset, terms.query_table, terms.key_table]
     keep = torch.is_grad_enabled() and any(
         part is not None and part.requires_grad for part in (x, *given)
