@@ -6,8 +6,8 @@ interleaved in one run on CPU.
 
 GLUE is a folder of the tasks (`$RELPOS_DATA/glue` by default). The rows of a step are drawn at
 random and are the same for all. Ours cuts them, sorted by length, into forward passes, as
-`relpos finetune` does. Hugging Face pads them to the longest of them or takes the same passes as
-ours; with eager or SDPA attention; in bf16 by autocast or as `model.to(torch.bfloat16)`, whose
+`relpos finetune` does. Hugging Face pads them to the longest of them or takes passes of rows of
+like length; with eager or SDPA attention; in bf16 by autocast or as `model.to(torch.bfloat16)`, whose
 weights and AdamW are bfloat16, too. Its fastest way in the first steps, which do not count, is its
 best. A step is forward, backward, clipping and AdamW. Scoring is the forward passes over 512 rows,
 sorted by length, 64 a pass. BERT-small has all threads, the network of 4 layers of 128 one. Ratios
@@ -75,12 +75,12 @@ class Side:
     Args:
         step: takes an update on some passes.
         score: computes the outputs for rows.
-        passes: whether a step has several passes; otherwise all rows are padded to the longest.
+        padding: whether rows of like length stand in a pass; None: all are padded to the longest.
     """
 
     step: Callable[[Batches], None]
     score: Callable[[Encoded], Any]
-    passes: bool
+    padding: bool | None
 
 
 def main() -> None:
@@ -152,20 +152,26 @@ def race(
         for cast in (False, True) if precision == "bf16" else (False,):
             side = hugging_face(task, vocabulary, size, kind, precision, cast)
             name = f"{kind}, {precision}" + (" weights" if cast else "")
-            sides |= {name: side, f"{name}, our passes": replace(side, passes=True)}
+            sides |= {name: side, f"{name}, by length": replace(side, padding=True)}
     batches = epoch_batches(len(data), 0, 0, BATCH)
-    work = TuningSteps(data, 0, BATCH, TRIED + steps, microbatch=16)
+    work, by_length = (
+        TuningSteps(data, 0, BATCH, TRIED + steps, microbatch=16, padding=padding)
+        for padding in (False, True)
+    )
     times: dict[str, list[float]] = {side: [] for side in sides}
     best = ""
-    for number, step in enumerate(work):
+    for number, (own, sorted_step) in enumerate(zip(work, by_length, strict=True)):
         if number == TRIED:
             # the first step of each prepares
             best = min(list(sides)[1:], key=lambda name: min(times[name][1:]))
             sides, times = {name: sides[name] for name in ("ours", best)}, {"ours": [], best: []}
-        padded = [collate(data, batches[number])]
+        passes = {
+            None: [collate(data, batches[number])],
+            False: own.microbatches,
+            True: sorted_step.microbatches,
+        }
         for name in list(sides) if number % 2 else list(sides)[::-1]:
-            passes = step.microbatches if sides[name].passes else padded
-            times[name].append(seconds(partial(sides[name].step, passes)))
+            times[name].append(seconds(partial(sides[name].step, passes[sides[name].padding])))
     dev = replace(data, ids=data.ids[:SCORED], seconds=data.seconds[:SCORED], labels=None)
     scored: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(1 + max(3, steps // 3)):
@@ -213,7 +219,7 @@ def ours(task: Task, vocabulary: int, size: str, precision: str) -> Side:
         outputs(model, rows, precision)
         model.train()
 
-    return Side(partial(_step, model, _optimizer(model), loss, precision), score, passes=True)
+    return Side(partial(_step, model, _optimizer(model), loss, precision), score, padding=False)
 
 
 def hugging_face(
@@ -250,7 +256,7 @@ def hugging_face(
             logits(batch)
         model.train()
 
-    return Side(partial(_step, model, _optimizer(model), loss, "fp32"), score, passes=False)
+    return Side(partial(_step, model, _optimizer(model), loss, "fp32"), score, padding=None)
 
 
 def _optimizer(model: nn.Module) -> torch.optim.Optimizer:

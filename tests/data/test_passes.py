@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relpos.data.passes import FULL, Shapes, passes, share
+from relpos.data.passes import FULL, MULTIPLE, PADDED, Shapes, passes, share
 
 
 @settings(deadline=None, max_examples=100)
@@ -27,6 +27,25 @@ def test_short_examples_are_not_padded_to_the_length_of_long_ones():
 
 def test_a_little_padding_costs_less_than_a_pass():
     assert len(passes(torch.tensor([16] * 8 + [24] * 8), 2048)) == 1
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    lengths=st.lists(st.integers(1, 200), min_size=1, max_size=60),
+    room=st.sampled_from([1, 300, 8000]),
+)
+def test_without_padding_real_tokens_fill_a_pass(lengths, room):
+    rows = torch.tensor(lengths)
+    parts = passes(rows, room, padding=False)
+    assert sorted(torch.cat(parts).tolist()) == list(range(len(lengths)))
+    for part, following in zip(
+        parts, [*parts[1:], torch.tensor([], dtype=torch.int64)], strict=True
+    ):
+        real, longest = int(rows[part].sum()), int(rows[part].max())
+        assert len(part) == 1 or (real <= room and len(part) * longest <= PADDED * room)
+        if len(following):  # the next example had no place
+            more = real + int(rows[following[0]])
+            assert more > room or (len(part) + 1) * (longest + MULTIPLE) > PADDED * room
 
 
 def test_the_longest_examples_go_first():

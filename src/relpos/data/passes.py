@@ -16,28 +16,36 @@ MULTIPLE = 8
 """The tokens of a forward pass are padded to a multiple of this."""
 PASS = 1024
 """Tokens of padding that cost as much as the fixed time of a forward pass: one more pass is worth
-it where it saves more. Padding costs little: attention alone computes it (model/tokens.py), and in
-layers of one step (model/kernels/layer_cpu.py) nothing does."""
+it where it saves more. Padding costs little: attention alone computes it (model/tokens.py)."""
+PADDED = 2
+"""A pass that computes no padding may be so many times as large with it, which takes memory."""
 
 
-def passes(lengths: Tensor, room: int) -> list[Tensor]:
+def passes(lengths: Tensor, room: int, padding: bool = True) -> list[Tensor]:
     """Which examples go through the network together: each example once, the longest first.
 
     A pass ends where it is full, or earlier where that saves more than `PASS` tokens of padding.
 
     Args:
         lengths: (b,) tokens of each example.
-        room: tokens of a pass, padding included; an example that is longer goes alone.
+        room: tokens of a pass; an example that is longer goes alone.
+        padding: it is computed and counts as tokens.
     """
     by_length = argsort(lengths, stable=True, descending=True)
-    padded = -(-lengths[by_length].numpy() // MULTIPLE) * MULTIPLE
+    own = lengths[by_length].numpy()
+    padded = -(-own // MULTIPLE) * MULTIPLE
+    ends = own.cumsum()
     parts, start = [], 0
-    while start < len(padded):
-        end = min(len(padded), start + max(1, room // int(padded[start])))
-        # tokens of padding, by ending the pass before each example
-        saved = (padded[start] - padded[start:end]) * np.arange(end - start, 0, -1)
-        if saved.max() > PASS:
-            end = start + int(saved.argmax())
+    while start < len(own):
+        if padding:
+            end = min(len(own), start + max(1, room // int(padded[start])))
+            # tokens of padding, by ending the pass before each example
+            saved = (padded[start] - padded[start:end]) * np.arange(end - start, 0, -1)
+            if saved.max() > PASS:
+                end = start + int(saved.argmax())
+        else:
+            full = int(np.searchsorted(ends, ends[start] - own[start] + room, side="right"))
+            end = max(start + 1, min(full, start + PADDED * room // int(padded[start])))
         parts.append(by_length[start:end])
         start = end
     return parts

@@ -89,6 +89,7 @@ class Steps(IterableDataset[Step]):
         world: processes that share the steps.
         objective: what is predicted.
         few_shapes: passes have few shapes, so that they can be recorded; of one process alone.
+        padding: see `passes`.
     """
 
     examples: ExampleSet
@@ -102,6 +103,7 @@ class Steps(IterableDataset[Step]):
     world: int = 1
     objective: Objective = masked
     few_shapes: bool = False
+    padding: bool = True
     drawn: tuple[int, Tensor] = field(default=(-1, torch.empty(0)), init=False)
     """The last block of steps whose examples were drawn."""
 
@@ -158,7 +160,8 @@ class Steps(IterableDataset[Step]):
             # Stable: examples of one length are dealt out alike on every machine.
             by_length = torch.argsort(lengths, stable=True, descending=True)
             own = by_length[share(self.batch, self.rank, self.world)]
-            parts = [part(own[rows]) for rows in passes(lengths[own], self.room)]
+            cut = passes(lengths[own], self.room, self.padding)
+            parts = [part(own[rows]) for rows in cut]
         return Step(index, parts, sum(part.chosen for part in parts), tokens)
 
     @cached_property

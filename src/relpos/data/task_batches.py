@@ -139,6 +139,7 @@ class TuningSteps(IterableDataset[TuningStep]):
     Args:
         microbatch: rows of full length in a forward pass; of shorter ones there are more.
         few_shapes: passes have few shapes, so that they can be recorded.
+        padding: see `passes`.
     """
 
     encoded: Encoded
@@ -148,6 +149,7 @@ class TuningSteps(IterableDataset[TuningStep]):
     microbatch: int
     start: int = 0
     few_shapes: bool = False
+    padding: bool = True
 
     def __iter__(self) -> Iterator[TuningStep]:
         lengths = self.encoded.lengths
@@ -163,7 +165,8 @@ class TuningSteps(IterableDataset[TuningStep]):
             step = TuningStep(index, [], len(rows))
             parts: Iterable[tuple[Tensor, int | None, Tensor | None]] = shapes.deal(lengths[rows])
             if not self.few_shapes:  # of the columns that their rows need, with all places computed
-                parts = ((part, None, None) for part in passes(lengths[rows], room))
+                cut = passes(lengths[rows], room, self.padding)
+                parts = ((part, None, None) for part in cut)
             for part, n, held in parts:
                 microbatch = collate(self.encoded, rows[part], n)
                 microbatch["keys"] = counter_hash(index, rows[part])

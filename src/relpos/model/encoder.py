@@ -284,6 +284,13 @@ class Encoder(nn.Module):
         # Known as a module from the start, so that a published checkpoint may put one in its place.
         self.register_module("pooler", None)
 
+    @property
+    def by_token(self) -> bool:
+        """Whether all its layers compute the tokens that are held and no padding."""
+        layers: Any = self.layers
+        convs = all(layer.attention.conv.by_token for layer in layers)
+        return convs and self.position.by_token and not self.causal
+
     def forward(
         self,
         input_ids: Words,

@@ -160,7 +160,13 @@ class FinetuneStage(TrainingStage):
         )
         microbatch = microbatch_of(self, model.encoder, ALONE)
         tuning = TuningSteps(
-            encoded, config.seed, batch, steps, microbatch, few_shapes=recorder is not None
+            encoded,
+            config.seed,
+            batch,
+            steps,
+            microbatch,
+            few_shapes=recorder is not None,
+            padding=not model.encoder.by_token,
         )
         return module, FinetuningData(tuning, splits), tokenizer
 

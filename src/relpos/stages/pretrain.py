@@ -149,6 +149,7 @@ class PretrainStage(TrainingStage):
             first=asdict(config.first) if config.first.share else None,
             group=group,
             few_shapes=recorder is not None,
+            padding=not model.encoder.by_token,
             objective=config.trained_for,
         )
         return module, data, tokenizer

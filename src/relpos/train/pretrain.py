@@ -159,7 +159,7 @@ class PretrainingData(StepsData):
             most `first["length"]` tokens, packed as `first["packing"]` says where it is there; the
             other steps `batch` examples of `length`; None: all steps do the latter.
         group: the processes among which the examples of a step, and the held-out ones, are divided.
-        few_shapes: see `Steps`.
+        few_shapes, padding: see `Steps`.
         objective: what is predicted in training; its `heldout` is what is predicted of the held-out
             examples.
 
@@ -181,6 +181,7 @@ class PretrainingData(StepsData):
         first: Plain | None = None,
         group: Group = ALONE,
         few_shapes: bool = False,
+        padding: bool = True,
         objective: Objective = masked,
     ) -> None:
         self.store = store
@@ -203,6 +204,7 @@ class PretrainingData(StepsData):
                 world=group.world,
                 objective=objective,
                 few_shapes=few_shapes,
+                padding=padding,
             )
             phases.append(steps_of_phase)
         super().__init__(phases)
