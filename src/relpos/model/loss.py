@@ -62,8 +62,11 @@ class _TiedCrossEntropy(torch.autograd.Function):
         words_type, bias_type = ctx.types
         scale = scale.to(x.dtype)
         scaled = x * scale
-        if x.device.type != "cpu":
-            of_x, of_words, of_bias = grad @ table, *sweeps.grad_logits(grad, scaled)
+        if x.device.type != "cpu":  # whose table may have more rows than there are words
+            of_x = grad @ table
+            of_words, of_bias = (
+                part[: ctx.vocabulary] for part in sweeps.grad_logits(grad, scaled)
+            )
         elif ctx.swept:
             of_x, of_words, of_bias = sweeps.grad_logits_cpu(grad, scaled, table)
         else:
@@ -72,8 +75,9 @@ class _TiedCrossEntropy(torch.autograd.Function):
             of_bias = grad.sum(0)
         return (
             of_x.mul_(scale),
-            of_words[: ctx.vocabulary].to(words_type),
-            of_bias[: ctx.vocabulary].to(bias_type).mul_(scale),
+            # no view: autograd adds the embedding's gradient in its place
+            of_words.to(words_type),
+            of_bias.to(bias_type).mul_(scale),
             None,
             None,
             None,
