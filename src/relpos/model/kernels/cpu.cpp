@@ -276,11 +276,44 @@ inline __m512 add_products(__m512 sum, __m512bh left, const uint32_t* right) {
 }
 #endif
 
+// Where sums go, and what becomes of them: C = alpha sum + beta C.
+struct InFloat {
+  float* c;
+  int64_t ld;
+  float alpha, beta;
+  InFloat at(int64_t row, int64_t column) const { return {c + row * ld + column, ld, alpha, beta}; }
+  void put(__m512 sum, int64_t row, int64_t column, __mmask16 some) const {
+    float* to = c + row * ld + column;
+    sum = _mm512_mul_ps(sum, _mm512_set1_ps(alpha));
+    if (beta != 0.0f) sum = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(some, to), _mm512_set1_ps(beta), sum);
+    _mm512_mask_storeu_ps(to, some, sum);
+  }
+};
+#if OWN_PRODUCTS_OF_BFLOAT16
+// C = sum + bias + beside, as bfloat16.
+struct InBfloat16 {
+  const float* bias;
+  const bfloat16* beside;
+  bfloat16* c;
+  int64_t ld;
+  InBfloat16 at(int64_t row, int64_t column) const {
+    return {bias ? bias + column : nullptr, beside ? beside + row * ld + column : nullptr, c + row * ld + column, ld};
+  }
+  void put(__m512 sum, int64_t row, int64_t column, __mmask16 some) const {
+    const int64_t place = row * ld + column;
+    __m512 more = bias ? _mm512_maskz_loadu_ps(some, bias + column) : _mm512_setzero_ps();
+    if (beside)
+      more = _mm512_add_ps(more, (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, beside + place)), 16));
+    if (bias || beside) sum = _mm512_add_ps(more, sum);
+    _mm256_mask_storeu_epi16(c + place, some, (__m256i)_mm512_cvtneps_pbh(sum));
+  }
+};
+#endif
+
 // ROWS rows of C by PANELS panels, the last of which has the columns in `last`. Neighbours in a row of op(A) lie side by side; to the
 // next row it is a_row numbers, to the next word a_word.
-template <int ROWS, int PANELS, class T>
-void tile(int64_t words, const T* a, int64_t a_row, int64_t a_word, const uint32_t* b, int64_t step, int64_t panel, float alpha, float beta,
-          float* c, int64_t ldc, __mmask16 last) {
+template <int ROWS, int PANELS, class T, class To>
+void tile(int64_t words, const T* a, int64_t a_row, int64_t a_word, const uint32_t* b, int64_t step, int64_t panel, const To& to, __mmask16 last) {
   __m512 sums[ROWS][PANELS];
   for (int r = 0; r < ROWS; ++r)
     for (int p = 0; p < PANELS; ++p) sums[r][p] = _mm512_setzero_ps();
@@ -290,30 +323,30 @@ void tile(int64_t words, const T* a, int64_t a_row, int64_t a_word, const uint32
       for (int p = 0; p < PANELS; ++p) sums[r][p] = add_products(sums[r][p], left, b + word * step + p * panel);
     }
   for (int r = 0; r < ROWS; ++r)
-    for (int p = 0; p < PANELS; ++p) {
-      float* to = c + r * ldc + p * 16;
-      const __mmask16 some = p == PANELS - 1 ? last : __mmask16(0xFFFF);
-      __m512 sum = _mm512_mul_ps(sums[r][p], _mm512_set1_ps(alpha));
-      if (beta != 0.0f) sum = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(some, to), _mm512_set1_ps(beta), sum);
-      _mm512_mask_storeu_ps(to, some, sum);
-    }
+    for (int p = 0; p < PANELS; ++p) to.put(sums[r][p], r, p * 16, p == PANELS - 1 ? last : __mmask16(0xFFFF));
 }
 
-template <int PANELS, class T>
-void tiles(int64_t m, int64_t words, const T* a, int64_t a_row, int64_t a_word, const uint32_t* b, int64_t step, int64_t panel, float alpha,
-           float beta, float* c, int64_t ldc, __mmask16 last) {
+template <int PANELS, class T, class To>
+void tiles(int64_t m, int64_t words, const T* a, int64_t a_row, int64_t a_word, const uint32_t* b, int64_t step, int64_t panel, const To& to,
+           __mmask16 last) {
   int64_t i = 0;
   for (; i + TILE_ROWS <= m; i += TILE_ROWS)
-    tile<TILE_ROWS, PANELS>(words, a + i * a_row, a_row, a_word, b, step, panel, alpha, beta, c + i * ldc, ldc, last);
-  for (; i + 2 <= m; i += 2) tile<2, PANELS>(words, a + i * a_row, a_row, a_word, b, step, panel, alpha, beta, c + i * ldc, ldc, last);
-  for (; i < m; ++i) tile<1, PANELS>(words, a + i * a_row, a_row, a_word, b, step, panel, alpha, beta, c + i * ldc, ldc, last);
+    tile<TILE_ROWS, PANELS>(words, a + i * a_row, a_row, a_word, b, step, panel, to.at(i, 0), last);
+  for (; i + 2 <= m; i += 2) tile<2, PANELS>(words, a + i * a_row, a_row, a_word, b, step, panel, to.at(i, 0), last);
+  for (; i < m; ++i) tile<1, PANELS>(words, a + i * a_row, a_row, a_word, b, step, panel, to.at(i, 0), last);
 }
 
 // Sums of more than 192 floats are sums of such parts.
 inline int64_t part_of(int64_t k) { return k <= 192 ? k : k < 384 ? k / 2 : 192; }
 
-template <class T>
-void multiply(bool ta, int64_t m, const T* a, int64_t lda, const Right<T>& right, float beta, float* c, int64_t ldc, bool zero_behind) {
+// The result of a part beside those before it.
+inline InFloat added(InFloat to) { return {to.c, to.ld, to.alpha, 1.0f}; }
+#if OWN_PRODUCTS_OF_BFLOAT16
+inline InBfloat16 added(InBfloat16 to) { return to; }  // its sums have one part
+#endif
+
+template <class T, class To>
+void multiply(bool ta, int64_t m, const T* a, int64_t lda, const Right<T>& right, const To& to, bool zero_behind) {
   const int64_t k = right.k, words = words_of<T>(k), panels = (right.n + 15) / 16;
   int64_t a_row = lda, a_word = DEPTH<T>;
   if (sizeof(T) == sizeof(float) && ta) {
@@ -324,14 +357,14 @@ void multiply(bool ta, int64_t m, const T* a, int64_t lda, const Right<T>& right
     a = reinterpret_cast<const T*>(left), a_row = DEPTH<T>, a_word = DEPTH<T> * m;
   }
   const int64_t part = sizeof(T) == sizeof(float) ? part_of(k) : words;
-  const float alpha = sizeof(T) == sizeof(float) ? 1.0f : right.alpha;
   for (int64_t p = 0; p < panels; p += 4) {
     const int64_t some = panels - p < 4 ? panels - p : 4, rest = right.n - (p + some - 1) * 16;
     const __mmask16 last = rest >= 16 ? __mmask16(0xFFFF) : __mmask16((1u << rest) - 1u);
-    const auto run = some == 4 ? tiles<4, T> : some == 3 ? tiles<3, T> : some == 2 ? tiles<2, T> : tiles<1, T>;
+    const auto run = some == 4 ? tiles<4, T, To> : some == 3 ? tiles<3, T, To> : some == 2 ? tiles<2, T, To> : tiles<1, T, To>;
+    const To place = to.at(0, p * 16);
     for (int64_t word = 0; word < words; word += part)
       run(m, words - word < part ? words - word : part, a + word * a_word, a_row, a_word, right.words + p * right.panel + word * right.step,
-          right.step, right.panel, alpha, word ? 1.0f : beta, c + p * 16, ldc, last);
+          right.step, right.panel, word ? added(place) : place, last);
   }
 }
 #endif
@@ -398,10 +431,11 @@ void product(bool ta, int64_t m, const T* a, int64_t lda, const Right<T>& right,
     if (right.words) {
       const Right<float> floats{right.transposed, right.n, right.k, right.alpha, nullptr, 0, nullptr, 0, nullptr, right.words, right.step, right.panel};
       const int64_t columns = ta ? m : right.k;
-      return multiply(ta, m, widened(a, ta ? right.k : m, columns, lda, 17), columns, floats, beta, c, ldc, false);
+      return multiply(ta, m, widened(a, ta ? right.k : m, columns, lda, 17), columns, floats, InFloat{c, ldc, 1.0f, beta}, false);
     }
   } else if constexpr (OWN<T>) {
-    if (own<T>(m, right.n)) return multiply(ta, m, a, lda, right, beta, c, ldc, zero_behind);
+    const float alpha = sizeof(T) == sizeof(float) ? 1.0f : right.alpha;  // floats are packed with theirs
+    if (own<T>(m, right.n)) return multiply(ta, m, a, lda, right, InFloat{c, ldc, alpha, beta}, zero_behind);
   }
 #endif
   if constexpr (sizeof(T) == sizeof(float)) {
@@ -1231,14 +1265,23 @@ void run(const ProductCall& call, bool) {
         const int64_t rows = call.rows - first < block ? call.rows - first : block;
         const int64_t columns = call.columns - start < COLUMNS_AT_ONCE ? call.columns - start : COLUMNS_AT_ONCE;
         const int64_t place = first * call.columns + start, step = in_place ? call.columns : columns;
+        const T* left = a + first * (call.a_transposed ? 1 : call.a_row);
+        const Right<T> right = columns_of(whole, start, columns);
+#if OWN_PRODUCTS_OF_BFLOAT16
+        if constexpr (sizeof(T) != sizeof(float))
+          if (!in_place) {
+            const InBfloat16 to{call.bias, reinterpret_cast<const T*>(call.beside), reinterpret_cast<T*>(call.out), call.columns};
+            multiply(call.a_transposed, rows, left, call.a_row, right, to.at(first, start), false);
+            continue;
+          }
+#endif
         float* to = in_place ? reinterpret_cast<float*>(call.out) + place : scratch(19, rows * columns);
         for (int64_t row = 0; row < rows && (call.bias || call.beside); ++row) {
           const T* beside = reinterpret_cast<const T*>(call.beside) + place + row * call.columns;
           for (int64_t c = 0; c < columns; ++c)
             to[row * step + c] = (call.bias ? call.bias[start + c] : 0.0f) + (call.beside ? load(beside[c]) : 0.0f);
         }
-        product(call.a_transposed, rows, a + first * (call.a_transposed ? 1 : call.a_row), call.a_row, columns_of(whole, start, columns),
-                call.bias || call.beside ? 1.0f : 0.0f, to, step);
+        product(call.a_transposed, rows, left, call.a_row, right, call.bias || call.beside ? 1.0f : 0.0f, to, step);
         if (in_place) continue;
         for (int64_t row = 0; row < rows; ++row)
           narrow(to + row * columns, reinterpret_cast<T*>(call.out) + place + row * call.columns, columns);
