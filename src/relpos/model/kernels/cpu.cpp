@@ -362,9 +362,12 @@ void multiply(bool ta, int64_t m, const T* a, int64_t lda, const Right<T>& right
     const __mmask16 last = rest >= 16 ? __mmask16(0xFFFF) : __mmask16((1u << rest) - 1u);
     const auto run = some == 4 ? tiles<4, T, To> : some == 3 ? tiles<3, T, To> : some == 2 ? tiles<2, T, To> : tiles<1, T, To>;
     const To place = to.at(0, p * 16);
-    for (int64_t word = 0; word < words; word += part)
+    int64_t word = 0;
+    do {  // once of no words, too: their sum is zero
       run(m, words - word < part ? words - word : part, a + word * a_word, a_row, a_word, right.words + p * right.panel + word * right.step,
           right.step, right.panel, word ? added(place) : place, last);
+      word += part;
+    } while (word < words);
   }
 }
 #endif
