@@ -210,11 +210,12 @@ inline __m512i words_below(const float* x, int64_t, float alpha, int64_t count) 
   return (__m512i)_mm512_mul_ps(row, _mm512_set1_ps(alpha));
 }
 inline __m512i halves_of(const bfloat16* x, int64_t count) {
-  return _mm512_cvtepu16_epi32(count >= 16 ? _mm256_loadu_si256((const __m256i*)x) : _mm256_maskz_loadu_epi16(lanes_of(count), x));
+  return _mm512_castsi256_si512(count >= 16 ? _mm256_loadu_si256((const __m256i*)x) : _mm256_maskz_loadu_epi16(lanes_of(count), x));
 }
 inline __m512i words_below(const bfloat16* x, int64_t next, float, int64_t count) {
-  const __m512i upper = halves_of(x, count);
-  return next ? _mm512_or_si512(upper, _mm512_slli_epi32(halves_of(x + next, count), 16)) : upper;
+  const __m512i in_turn = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8,  //
+                                           39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+  return _mm512_permutex2var_epi16(halves_of(x, count), in_turn, next ? halves_of(x + next, count) : _mm512_setzero_si512());
 }
 
 // (k, …) row-major, of which columns first … first + n − 1 → rows of `stride` words, one a column, zero from n on.
