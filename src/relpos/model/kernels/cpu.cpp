@@ -218,16 +218,18 @@ inline __m512i words_below(const bfloat16* x, int64_t next, float, int64_t count
   return _mm512_permutex2var_epi16(halves_of(x, count), in_turn, next ? halves_of(x + next, count) : _mm512_setzero_si512());
 }
 
-// (k, …) row-major, of which columns first … first + n − 1 → rows of `stride` words, one a column, zero from n on.
+// (k, …) row-major, of which columns first … first + n − 1 → rows of `stride` words, one a column, zero from n up to `room`. From sixteen
+// columns to the next it is `panel` words.
 template <class T>
-void pack_rows(const T* from, int64_t ld, int64_t k, int64_t first, int64_t n, float alpha, uint32_t* to, int64_t stride) {
+void pack_rows(const T* from, int64_t ld, int64_t k, int64_t first, int64_t n, float alpha, uint32_t* to, int64_t stride, int64_t room,
+               int64_t panel) {
   for (int64_t word = 0; word < words_of<T>(k); ++word) {
     const T* row = from + DEPTH<T> * word * ld + first;
     const int64_t next = DEPTH<T> * word + 1 < k ? ld : 0;
     uint32_t* words = to + word * stride;
     int64_t j = 0;
-    for (; j + 16 <= n; j += 16) store_words(words + j, 16, words_below(row + j, next, alpha, 16));
-    for (; j < stride; j += 16) store_words(words + j, stride - j, words_below(row + j, next, alpha, n - j));
+    for (; j + 16 <= n; j += 16, words += panel) store_words(words, 16, words_below(row + j, next, alpha, 16));
+    for (; j < room; j += 16, words += panel) store_words(words, room - j, words_below(row + j, next, alpha, n - j));
   }
 }
 
@@ -354,7 +356,10 @@ void multiply(bool ta, int64_t m, const T* a, int64_t lda, const Right<T>& right
     a_row = 1, a_word = lda;
   } else if (ta || (k % DEPTH<T> && !zero_behind)) {  // pairs of numbers that do not lie side by side
     uint32_t* left = scratch_of<uint32_t>(9, words * m);
-    (ta ? pack_rows<T> : pack_columns<T>)(a, lda, k, 0, m, 1.0f, left, m);
+    if (ta)
+      pack_rows(a, lda, k, 0, m, 1.0f, left, m, m, 16);
+    else
+      pack_columns(a, lda, k, 0, m, 1.0f, left, m);
     a = reinterpret_cast<const T*>(left), a_row = DEPTH<T>, a_word = DEPTH<T> * m;
   }
   const int64_t part = sizeof(T) == sizeof(float) ? part_of(k) : words;
@@ -391,10 +396,21 @@ Right<T> right_for(int which, bool transposed, int64_t n, int64_t k, float alpha
   return right;
 }
 
-// Fills the panel that begins with `column`.
+constexpr int64_t PACKED = 64;  // columns that are packed together: of a row as many as are two lines of the cache
+
+#if OWN_PRODUCTS
+template <class T, class Words>
+void pack_panels(const Right<Words>& right, const T* from, int64_t ld, int64_t column, int64_t n) {
+  uint32_t* to = right.packed + column / 16 * right.panel;
+  if (!right.transposed) return pack_rows(from, ld, right.k, column, n, right.alpha, to, 16, whole(n), right.panel);
+  for (int64_t j = 0; j < n; j += 16, to += right.panel) pack_columns(from, ld, right.k, column + j, n - j < 16 ? n - j : 16, right.alpha, to, 16);
+}
+#endif
+
+// Fills the panels of `PACKED` columns from `column` on.
 template <class T>
 void pack(const Right<T>& right, int64_t column) {
-  const int64_t n = right.n - column < 16 ? right.n - column : 16, k = right.k;
+  const int64_t n = right.n - column < PACKED ? right.n - column : PACKED, k = right.k;
   if constexpr (sizeof(T) != sizeof(float)) {
     if (right.wide && right.transposed)
       as_floats(right.from + column * right.ld, n, k, right.ld, right.wide + column * k, k);
@@ -403,18 +419,17 @@ void pack(const Right<T>& right, int64_t column) {
   }
 #if OWN_PRODUCTS
   if (!right.packed) return;
-  uint32_t* to = right.packed + column / 16 * right.panel;
   if constexpr (IN_FLOAT<T>)
-    (right.transposed ? pack_columns<float> : pack_rows<float>)(right.wide, right.wide_ld, k, column, n, right.alpha, to, 16);
+    pack_panels(right, right.wide, right.wide_ld, column, n);
   else
-    (right.transposed ? pack_columns<T> : pack_rows<T>)(right.from, right.ld, k, column, n, right.alpha, to, 16);
+    pack_panels(right, right.from, right.ld, column, n);
 #endif
 }
 
 template <class T>
 Right<T> right_of(int which, bool transposed, int64_t n, int64_t k, float alpha, const T* b, int64_t ld) {
   const Right<T> right = right_for(which, transposed, n, k, alpha, b, ld);
-  for (int64_t column = 0; column < n; column += 16) pack(right, column);
+  for (int64_t column = 0; column < n; column += PACKED) pack(right, column);
   return right;
 }
 
@@ -1261,7 +1276,7 @@ void run(const ProductCall& call, bool) {
 #pragma omp parallel num_threads(call.threads)
   {
 #pragma omp for schedule(static)
-    for (int64_t column = 0; column < call.columns; column += 16) pack(whole, column);
+    for (int64_t column = 0; column < call.columns; column += PACKED) pack(whole, column);
     // Of matrices of few rows, as gradients of weights are, the blocks of rows alone would leave some threads with twice the work.
 #pragma omp for collapse(2) schedule(dynamic)
     for (int64_t first = 0; first < call.rows; first += block) {
