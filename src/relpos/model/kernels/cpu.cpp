@@ -582,7 +582,7 @@ struct ProductCall {
 struct LayerCall {
   int64_t tokens, rows, hidden, inner;
   const int64_t* kept;               // (R) which tokens have an output; null: all
-  const char *x, *grad;              // (T, hidden) and, backward, (R, hidden) the gradient of the output
+  const char* x;                     // (T, hidden)
   const char *project, *output, *widen, *narrow;
   const float *b_project, *b_output, *gain_1, *shift_1, *b_widen, *b_narrow, *gain_2, *shift_2;
   char *qkv, *y, *needed;            // (T, 3 hidden), (T, hidden), and of y the rows that are kept; `needed` is y where all are
@@ -593,7 +593,8 @@ struct LayerCall {
   AttentionCall attention;           // of q, k, v in qkv; backward: of their gradients in grad_qkv and that of y in grad_y
   Dropout dropout_1, dropout_2;
   double eps_1, eps_2;
-  // Backward alone. Gradients of the parameters, in float:
+  // Backward alone: the gradient of the output (R, hidden), and of the parameters, in float.
+  const char* grad;
   float *of_project, *of_b_project, *of_output, *of_b_output, *of_gain_1, *of_shift_1, *of_widen, *of_b_widen, *of_narrow, *of_b_narrow;
   float *of_gain_2, *of_shift_2;
   char *grad_qkv, *grad_y, *grad_wide, *grad_z, *grad_before;  // room: (T, 3 hidden), (T, hidden), (R, inner), (R, hidden), (T, hidden)

@@ -24,7 +24,7 @@ from relpos.errors import with_class
 from relpos.model.block import Block
 from relpos.model.conv.base import NoConv
 from relpos.model.dropout import Draw, seed_dropout, transformed
-from relpos.model.kernels import compiled, proof, sweeps, sweeps_cpu
+from relpos.model.kernels import compiled, proof, sweeps
 from relpos.model.kernels.compiled import (
     Addends,
     DropoutCall,
@@ -35,6 +35,7 @@ from relpos.model.kernels.compiled import (
     pointer,
     run,
 )
+from relpos.model.kernels.sweeps_cpu import PARTS
 from relpos.model.position.base import Scheme, Terms, extend
 from relpos.model.precision import as_given, compute_dtype, rounded
 from relpos.model.shape import Shape, mapped
@@ -69,27 +70,17 @@ class _Plan(NamedTuple):
     keep: bool
 
 
-BACKWARD = (
-    "of_project of_b_project of_output of_b_output of_gain_1 of_shift_1 "
-    "of_widen of_b_widen of_narrow of_b_narrow of_gain_2 of_shift_2 "
-    "grad_qkv grad_y grad_wide grad_z grad_before sums"
-)
-
-
 class _Call(ctypes.Structure):
-    """`LayerCall` of cpu.cpp."""
+    """`LayerCall` of cpu.cpp; its tensors stand in the order that they have there."""
 
-    _fields_ = fields(
-        (_INT, "tokens rows hidden inner"),
-        (_POINTER, "kept x grad project output widen narrow"),
-        (_POINTER, "b_project b_output gain_1 shift_1 b_widen b_narrow gain_2 shift_2"),
-        (_POINTER, "qkv y needed sum_1 z wide sum_2 mean_1 rstd_1 mean_2 rstd_2 out"),
-        (_POINTER, "active branch before"),
-        (compiled.Call, "attention"),
-        (DropoutCall, "dropout_1 dropout_2"),
-        (ctypes.c_double, "eps_1 eps_2"),
-        (_POINTER, BACKWARD),
-        (_INT, "parts threads"),
+    _fields_ = (
+        *fields((_INT, "tokens rows hidden inner")),
+        ("of_both", _POINTER * 29),
+        ("attention", compiled.Call),
+        ("dropouts", DropoutCall * 2),
+        ("eps", ctypes.c_double * 2),
+        ("of_backward", _POINTER * 19),
+        *fields((_INT, "parts threads")),
     )
 
 
@@ -169,16 +160,13 @@ class _Layer(torch.autograd.Function):
             saved.p,
             _split(grad_qkv, plan.heads),
         )
-        call, room = _call(plan, saved, vectors, attention, grad_x)
         # A sum over no rows, as in a pass without masked tokens, is written by no kernel.
         allocate = grad.new_empty if len(grad) else grad.new_zeros
         gradients = [allocate(shape, dtype=torch.float32) for shape in ctx.shapes]
         width = 4 * grad.shape[1] + saved.wide.shape[1]
-        sums = grad.new_zeros(call.parts, width, dtype=torch.float32)
-        call.grad = pointer(grad)
-        added = (*gradients, grad_qkv, grad_y, grad_wide, grad_z, grad_before, sums)
-        for name, tensor in zip(BACKWARD.split(), added, strict=True):
-            setattr(call, name, pointer(tensor))
+        sums = grad.new_zeros(min(PARTS, len(grad)), width, dtype=torch.float32)
+        of_backward = (grad, *gradients, grad_qkv, grad_y, grad_wide, grad_z, grad_before, sums)
+        call, room = _call(plan, saved, vectors, attention, grad_x, of_backward)
         run("relpos_layer", call, grad.dtype, backward=True)
         del alive, room
         types = ctx.types
@@ -198,25 +186,32 @@ def _call(
     vectors: Sequence[Tensor],
     attention: compiled.Call,
     out: Tensor,
+    of_backward: Sequence[Tensor] = (),
 ) -> tuple[_Call, list[Tensor]]:
-    """What both passes need, and the tensors that must live as long."""
-    rows, ffn = saved.wide.shape
-    tokens, hidden = saved.x.shape
-    active, branch, before = map(torch.empty_like, (saved.wide, saved.z, saved.z))
+    """A call, and the tensors that must live as long, besides those that are given."""
+    x, qkv, y, needed, _, (sum_1, sum_2), moments, z, wide = saved
+    room = [torch.empty_like(wide), torch.empty_like(z), torch.empty_like(z)]
     dropouts, words = zip(
-        *(dropout_call((*plan.shape, hidden), draw) for draw in plan.draws), strict=True
+        *(dropout_call((*plan.shape, x.shape[1]), draw) for draw in plan.draws), strict=True
     )
-    sum_1, sum_2 = saved.sums
-    addresses = map(
-        pointer,
-        (
-            *(plan.kept, saved.x, None, *plan.matrices, *vectors, saved.qkv, saved.y, saved.needed),
-            *(sum_1, saved.z, saved.wide, sum_2, *saved.moments, out, active, branch, before),
-        ),
+    of_both = (
+        *(plan.kept, x, *plan.matrices, *vectors, qkv, y, needed),
+        *(sum_1, z, wide, sum_2, *moments, out, *room),
     )
-    call = _Call(tokens, rows, hidden, ffn, *addresses, attention, *dropouts, *plan.eps)
-    call.parts, call.threads = min(sweeps_cpu.PARTS, rows), torch.get_num_threads()
-    return call, [active, branch, before, *chain(*words)]
+    call = _Call(
+        len(x),
+        len(wide),
+        x.shape[1],
+        wide.shape[1],
+        (_POINTER * 29)(*map(pointer, of_both)),
+        attention,
+        (DropoutCall * 2)(*dropouts),
+        (ctypes.c_double * 2)(*plan.eps),
+        (_POINTER * 19)(*map(pointer, of_backward)),
+        min(PARTS, len(wide)),
+        torch.get_num_threads(),
+    )
+    return call, [*room, *chain(*words)]
 
 
 def _by_head(x: Tensor, heads: int) -> Tensor:
