@@ -9,14 +9,14 @@
 #include <cstdint>
 #include <cstring>
 #include <vector>
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #include <immintrin.h>
 #define OWN_PRODUCTS 1
 #else
 #define OWN_PRODUCTS 0
 #endif
 // PRODUCTS_IN_FLOAT: this processor multiplies bfloat16 no faster (rate.py).
-#if defined(__AVX512BF16__) && !defined(__AMX_BF16__) && !defined(PRODUCTS_IN_FLOAT)
+#if OWN_PRODUCTS && defined(__AVX512BF16__) && !defined(__AMX_BF16__) && !defined(PRODUCTS_IN_FLOAT)
 #define OWN_PRODUCTS_OF_BFLOAT16 1
 #else
 #define OWN_PRODUCTS_OF_BFLOAT16 0
@@ -102,7 +102,7 @@ inline void narrow(const float* from, float* to, int64_t count) {
 }
 inline void narrow(const float* from, bfloat16* to, int64_t count) {
   int64_t c = 0;
-#if defined(__AVX512BF16__)
+#if OWN_PRODUCTS && defined(__AVX512BF16__)
   for (; c + 32 <= count; c += 32)
     _mm512_storeu_si512(to + c, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + c + 16), _mm512_loadu_ps(from + c)));
   for (; c + 16 <= count; c += 16) _mm256_storeu_si256((__m256i*)(to + c), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(from + c)));

@@ -2,10 +2,10 @@
 
     z = LN(x + drop(W_o attention(W_qkv x)))        y = LN(z + drop(W_2 GELU(W_1 z)))
 
-Products, attention and the passes between them are those of the compiled library. The tokens of all
-sequences stand in one row, and none of them is padding where it need not be. In a small network a
-layer of many steps spends more time between them than in them; and products of torch's in bfloat16
-generate a program for each new number of tokens, which takes longer than to run it.
+Forward and backward pass are one call of the compiled library each. The tokens of all sequences
+stand in one row, and none of them is padding where it need not be. In a small network a layer of
+many steps spends more time between them than in them; and products of torch's in bfloat16 generate
+a program for each new number of tokens, which takes longer than to run it.
 """
 
 from __future__ import annotations
