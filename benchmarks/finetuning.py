@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parent))
-from _contestants import hugging_face_config, network
+from _contestants import hugging_face_config, keep_freed_memory, network
 from _report import machine, write_results
 
 import relpos
@@ -105,6 +105,7 @@ def main() -> None:
             f"benchmarks/finetuning.py is left out: {asked.glue} is no folder; "
             f"RELPOS_DATA names the one with glue/"
         )
+    keep_freed_memory()
     tokenizer = load_tokenizer(Path(asked.tokenizer) if asked.tokenizer else newest_tokenizer())
     rows = []
     for name in asked.tasks:
