@@ -78,8 +78,10 @@ def test_annealed_masks_are_those_of_the_step_in_every_process_and_after_every_s
 
 
 @pytest.mark.parametrize("microbatch", [1, 2, 64])
-def test_examples_masks_and_keys_do_not_depend_on_the_micro_batch(examples, microbatch):
-    assert rows(steps(examples, microbatch=microbatch).step(3)) == rows(steps(examples).step(3))
+@pytest.mark.parametrize("padding", [False, True])
+def test_examples_masks_and_keys_do_not_depend_on_the_cut(examples, microbatch, padding):
+    cut = steps(examples, microbatch=microbatch, padding=padding)
+    assert rows(cut.step(3)) == rows(steps(examples).step(3))
 
 
 @pytest.mark.parametrize("world", [2, 4])

@@ -78,7 +78,7 @@ def test_schemes_that_go_by_token_do_without_the_rows_of_a_batch(position, monke
         loss, *_ = model.loss_sum(ids, labels, mask, held=held)
         loss.backward()
         results.append([loss.detach(), *gradients_of(model)])
-    assert bool(packed) == model.encoder.position.by_token
+    assert bool(packed) == model.encoder.position.by_token == model.encoder.by_token
     near(*results)
 
 
