@@ -161,14 +161,14 @@ def race(
     )
     times: dict[str, list[float]] = {side: [] for side in sides}
     best = ""
-    for number, (own, sorted_step) in enumerate(zip(work, by_length, strict=True)):
+    for number, (full, sorted_step) in enumerate(zip(work, by_length, strict=True)):
         if number == TRIED:
             # the first step of each prepares
             best = min(list(sides)[1:], key=lambda name: min(times[name][1:]))
             sides, times = {name: sides[name] for name in ("ours", best)}, {"ours": [], best: []}
         passes = {
             None: [collate(data, batches[number])],
-            False: own.microbatches,
+            False: full.microbatches,
             True: sorted_step.microbatches,
         }
         for name in list(sides) if number % 2 else list(sides)[::-1]:
