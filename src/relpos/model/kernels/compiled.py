@@ -64,7 +64,7 @@ class _Factors(ctypes.Structure):
     )
 
 
-class Call(ctypes.Structure):
+class AttentionCall(ctypes.Structure):
     """`AttentionCall` of cpu.cpp."""
 
     _fields_ = fields(
@@ -319,7 +319,7 @@ def backward_call(
     grad: Tensor,
     p: Tensor,
     grads: Three,
-) -> tuple[Call, Addends, list[Tensor]]:
+) -> tuple[AttentionCall, Addends, list[Tensor]]:
     """The call; where it writes the gradients of the terms; and what must live as long."""
     call, alive = forward_call(of_pairs, grad, p, terms, rest)
     call.grad_q, call.grad_k, call.grad_v = map(_view, grads)
@@ -384,11 +384,11 @@ def forward_call(
     p: Tensor | None,
     terms: Addends,
     rest: Rest,
-) -> tuple[Call, list[Tensor]]:
+) -> tuple[AttentionCall, list[Tensor]]:
     """What both passes need, and the tensors that must live as long."""
     batch, heads, n, width = rest.sizes(of_pairs.v)
     dropout, alive = dropout_call((batch, heads, n, n), rest.draw)
-    call = Call(batch, heads, n, width, pointer(rest.starts), rest.scale)
+    call = AttentionCall(batch, heads, n, width, pointer(rest.starts), rest.scale)
     call.q, call.k, call.v, call.y = map(_view, (*of_pairs, y))
     call.p, call.columns, call.mask = map(pointer, (p, rest.columns, rest.mask))
     call.dropout = dropout

@@ -76,7 +76,7 @@ class _Call(ctypes.Structure):
     _fields_ = (
         *fields((_INT, "tokens rows hidden inner")),
         ("of_both", _POINTER * 29),
-        ("attention", compiled.Call),
+        ("attention", compiled.AttentionCall),
         ("dropouts", DropoutCall * 2),
         ("eps", ctypes.c_double * 2),
         ("of_backward", _POINTER * 19),
@@ -184,7 +184,7 @@ def _call(
     plan: _Plan,
     saved: _Saved,
     vectors: Sequence[Tensor],
-    attention: compiled.Call,
+    attention: compiled.AttentionCall,
     out: Tensor,
     of_backward: Sequence[Tensor] = (),
 ) -> tuple[_Call, list[Tensor]]:
