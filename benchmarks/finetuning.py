@@ -7,8 +7,8 @@ interleaved in one run on CPU.
 GLUE is a folder of the tasks (`$RELPOS_DATA/glue` by default). The rows of a step are drawn at
 random and are the same for all. Ours cuts them, sorted by length, into forward passes, as
 `relpos finetune` does. Hugging Face pads them to the longest of them or takes passes of rows of
-like length; with eager or SDPA attention; in bf16 by autocast or as `model.to(torch.bfloat16)`, whose
-weights and AdamW are bfloat16, too. Its fastest way in the first steps, which do not count, is its
+like length; with eager or SDPA attention; in bf16 by autocast or as `model.to(torch.bfloat16)`,
+whose weights and AdamW are bfloat16, too. Its fastest way in the first steps, which do not count, is its
 best. A step is forward, backward, clipping and AdamW. Scoring is the forward passes over 512 rows,
 sorted by length, 64 a pass. BERT-small has all threads, the network of 4 layers of 128 one. Ratios
 are taken within a step. The tokenizer is that of the newest store below $RELPOS_RUNS. Writes

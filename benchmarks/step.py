@@ -4,10 +4,11 @@ Face's, interleaved in one run.
     python benchmarks/step.py [--size small|base] [--repeats 7] [--threads N] [--store FOLDER]
 
 A step is forward, backward, clipping and AdamW. Ratios are taken within a repeat, so that what else
-the machine does hits both sides, and both reuse freed memory; "best Hugging Face" is its fastest of eager and SDPA, fp32 and
-bf16 autocast. Ours over our own `none` is a race of its own, with more repeats; so is the step in
-somebody else's loop. A large matrix product runs in the rotation as the ceiling. Peak memory is
-that of separate processes. With a token store, also real tokens per second on real sentence pairs.
+the machine does hits both sides, and both reuse freed memory; "best Hugging Face" is its fastest of
+eager and SDPA, fp32 and bf16 autocast. Ours over our own `none` is a race of its own, with more
+repeats; so is the step in somebody else's loop. A large matrix product runs in the rotation as the
+ceiling. Peak memory is that of separate processes. With a token store, also real tokens per second
+on real sentence pairs.
 Writes benchmarks/results/step.json and step.md, for base step_base. Expect five minutes on two
 quiet cores, for base half an hour. A whole update of a small network: update.py.
 """

@@ -585,19 +585,19 @@ struct LayerCall {
   const char* x;                     // (T, hidden)
   const char *project, *output, *widen, *narrow;
   const float *b_project, *b_output, *gain_1, *shift_1, *b_widen, *b_narrow, *gain_2, *shift_2;
-  char *qkv, *y, *needed;            // (T, 3 hidden), (T, hidden), and of y the rows that are kept; `needed` is y where all are
+  char* needed;                      // (R, hidden), the attention's output at these; where all are kept, the place that it is written to
   char *sum_1, *z, *wide, *sum_2;    // (R, hidden), and W_1 z (R, inner)
   float *mean_1, *rstd_1, *mean_2, *rstd_2;  // (R)
   char *out;                         // (R, hidden); backward: (T, hidden), the gradient of x
   char *active, *branch, *before;    // room: (R, inner), (R, hidden), (R, hidden)
-  AttentionCall attention;           // of q, k, v in qkv; backward: of their gradients in grad_qkv and that of y in grad_y
+  AttentionCall attention;           // q, k and v stand side by side, (T, 3 hidden), and so do their gradients
   Dropout dropout_1, dropout_2;
   double eps_1, eps_2;
   // Backward alone: the gradient of the output (R, hidden), and of the parameters, in float.
   const char* grad;
   float *of_project, *of_b_project, *of_output, *of_b_output, *of_gain_1, *of_shift_1, *of_widen, *of_b_widen, *of_narrow, *of_b_narrow;
   float *of_gain_2, *of_shift_2;
-  char *grad_qkv, *grad_y, *grad_wide, *grad_z, *grad_before;  // room: (T, 3 hidden), (T, hidden), (R, inner), (R, hidden), (T, hidden)
+  char *grad_wide, *grad_z, *grad_before;  // room: (R, inner), (R, hidden), (T, hidden)
   float* sums;                       // room: (parts, 4 hidden + inner), zero before
   int64_t parts, threads;
 };
@@ -1363,12 +1363,12 @@ inline bool keeps_some(const LayerCall& call) { return call.kept || call.rows < 
 template <class T>
 void layer_forward(const LayerCall& call) {
   const int64_t tokens = call.tokens, rows = call.rows, hidden = call.hidden, inner = call.inner, bytes = hidden * sizeof(T);
-  multiply<T>(call, tokens, 3 * hidden, hidden, false, call.x, true, call.project, call.b_project, nullptr, call.qkv);
+  multiply<T>(call, tokens, 3 * hidden, hidden, false, call.x, true, call.project, call.b_project, nullptr, call.attention.q.data);
   run<T>(call.attention, false);
   const char* before = call.x;
   if (keeps_some(call)) {
     for (int64_t row = 0; row < rows; ++row) {
-      std::memcpy(call.needed + row * bytes, call.y + call.kept[row] * bytes, bytes);
+      std::memcpy(call.needed + row * bytes, call.attention.y.data + call.kept[row] * bytes, bytes);
       std::memcpy(call.before + row * bytes, call.x + call.kept[row] * bytes, bytes);
     }
     before = call.before;
@@ -1417,20 +1417,20 @@ void layer_backward(const LayerCall& call) {
                                    call.dropout_1, call.of_gain_1, call.of_shift_1);
   add_up(T{}, rows, hidden, grad_out, call.of_b_output);
   multiply<T>(call, hidden, hidden, rows, true, grad_out, false, call.needed, nullptr, nullptr, call.of_output);
-  char* grad_needed = some ? call.grad_z : call.grad_y;
+  char *grad_qkv = call.attention.grad_q.data, *grad_y = call.attention.y.data, *grad_needed = some ? call.grad_z : grad_y;
   multiply<T>(call, rows, hidden, hidden, false, grad_out, false, call.output, nullptr, nullptr, grad_needed);
   if (some) {
-    std::memset(call.grad_y, 0, tokens * bytes);
+    std::memset(grad_y, 0, tokens * bytes);
     std::memset(call.grad_before, 0, tokens * bytes);
     for (int64_t row = 0; row < rows; ++row) {
-      std::memcpy(call.grad_y + call.kept[row] * bytes, grad_needed + row * bytes, bytes);
+      std::memcpy(grad_y + call.kept[row] * bytes, grad_needed + row * bytes, bytes);
       std::memcpy(call.grad_before + call.kept[row] * bytes, before + row * bytes, bytes);
     }
   }
   run<T>(call.attention, true);
-  add_up(T{}, tokens, 3 * hidden, call.grad_qkv, call.of_b_project);
-  multiply<T>(call, 3 * hidden, hidden, tokens, true, call.grad_qkv, false, call.x, nullptr, nullptr, call.of_project);
-  multiply<T>(call, tokens, hidden, 3 * hidden, false, call.grad_qkv, false, call.project, nullptr, call.grad_before, call.out);
+  add_up(T{}, tokens, 3 * hidden, grad_qkv, call.of_b_project);
+  multiply<T>(call, 3 * hidden, hidden, tokens, true, grad_qkv, false, call.x, nullptr, nullptr, call.of_project);
+  multiply<T>(call, tokens, hidden, 3 * hidden, false, grad_qkv, false, call.project, nullptr, call.grad_before, call.out);
 }
 
 template <class T>

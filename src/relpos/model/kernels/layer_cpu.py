@@ -52,11 +52,11 @@ class _Plan(NamedTuple):
     """What is no differentiable input.
 
     Args:
-        matrices: in the number format of products.
-        kept: (K,) the rows of x at which the output is needed; None: all.
+        matrices: those of the layer, in the number format of products.
+        kept: (R,) the rows of x at which the output is needed; None: all.
         uses: whether kernels are made of the queries, and of the keys.
         draws: of the two sums.
-        shape: of the tokens of the output, (K,) or (B, n).
+        shape: of the tokens of the output, (R,) or (B, n).
     """
 
     matrices: tuple[Tensor, ...]
@@ -75,11 +75,11 @@ class _Call(ctypes.Structure):
 
     _fields_ = (
         *fields((_INT, "tokens rows hidden inner")),
-        ("of_both", _POINTER * 29),
+        ("of_both", _POINTER * 27),
         ("attention", compiled.AttentionCall),
         ("dropouts", DropoutCall * 2),
         ("eps", ctypes.c_double * 2),
-        ("of_backward", _POINTER * 19),
+        ("of_backward", _POINTER * 17),
         *fields((_INT, "parts threads")),
     )
 
@@ -89,8 +89,7 @@ class _Saved(NamedTuple):
 
     x: Tensor  # (T, hidden)
     qkv: Tensor  # (T, 3 hidden)
-    y: Tensor  # (T, hidden), of the attention
-    needed: Tensor  # (R, hidden), the rows of y that have an output
+    needed: Tensor  # (R, hidden), the attention's output at these
     p: Tensor | None
     sums: Tensor  # (2, R, hidden), before the norms
     moments: Tensor  # (4, R) of these, mean and 1 / deviation
@@ -115,7 +114,6 @@ class _Layer(torch.autograd.Function):
         saved = _Saved(
             x,
             qkv,
-            y,
             y if plan.kept is None else torch.empty_like(out),
             compiled.probabilities(of_pairs, plan.rest, plan.keep),
             x.new_empty(2, rows, hidden),
@@ -165,7 +163,7 @@ class _Layer(torch.autograd.Function):
         gradients = [allocate(shape, dtype=torch.float32) for shape in ctx.shapes]
         width = 4 * grad.shape[1] + saved.wide.shape[1]
         sums = grad.new_zeros(min(PARTS, len(grad)), width, dtype=torch.float32)
-        of_backward = (grad, *gradients, grad_qkv, grad_y, grad_wide, grad_z, grad_before, sums)
+        of_backward = (grad, *gradients, grad_wide, grad_z, grad_before, sums)
         call, room = _call(plan, saved, vectors, attention, grad_x, of_backward)
         run("relpos_layer", call, grad.dtype, backward=True)
         del alive, room
@@ -189,13 +187,13 @@ def _call(
     of_backward: Sequence[Tensor] = (),
 ) -> tuple[_Call, list[Tensor]]:
     """A call, and the tensors that must live as long, besides those that are given."""
-    x, qkv, y, needed, _, (sum_1, sum_2), moments, z, wide = saved
+    x, _, needed, _, (sum_1, sum_2), moments, z, wide = saved
     room = [torch.empty_like(wide), torch.empty_like(z), torch.empty_like(z)]
     dropouts, words = zip(
         *(dropout_call((*plan.shape, x.shape[1]), draw) for draw in plan.draws), strict=True
     )
     of_both = (
-        *(plan.kept, x, *plan.matrices, *vectors, qkv, y, needed),
+        *(plan.kept, x, *plan.matrices, *vectors, needed),
         *(sum_1, z, wide, sum_2, *moments, out, *room),
     )
     call = _Call(
@@ -203,11 +201,11 @@ def _call(
         len(wide),
         x.shape[1],
         wide.shape[1],
-        (_POINTER * 29)(*map(pointer, of_both)),
+        (_POINTER * 27)(*map(pointer, of_both)),
         attention,
         (DropoutCall * 2)(*dropouts),
         (ctypes.c_double * 2)(*plan.eps),
-        (_POINTER * 19)(*map(pointer, of_backward)),
+        (_POINTER * 17)(*map(pointer, of_backward)),
         min(PARTS, len(wide)),
         torch.get_num_threads(),
     )
